@@ -62,7 +62,7 @@ std::vector<float> RunTiles(ThreadPool& pool, const float* x, int64_t tokens, co
     run.rows = packed.view.rows();
     run.sums = sums;
     SumPanelByTiles<ModelTiles, ModelLanes>(run);
-    StorePanel(out, {&w, &packed.view, panel, 0, run.rows, sums}, TokenCut(tokens, 0, 1));
+    StorePanel(out, {&w, &packed.view, panel, 0, run.rows, sums}, TokenCut(packed.view, 0, 1, tokens));
   }
   return y;
 }

@@ -30,11 +30,21 @@ inline int64_t CutTokens(const PackedTokens& x, int64_t most, int64_t panels, in
   return MinOf(x.tokens, MaxOf(by_memory, MaxOf(by_time, by_threads)));
 }
 
-// The tokens of one block.
+// The tokens of one of `cuts` blocks, at most `most`. Large blocks begin at whole tiles, of 4 or 6 rows, if none exceeds
+// `most` by that: 25 rows would be five tiles of 5.
 struct TokenCut {
   int64_t first, count;
-  TokenCut(int64_t tokens, int64_t cut, int64_t cuts)
-      : first(tokens * cut / cuts), count(tokens * (cut + 1) / cuts - first) {}
+  TokenCut(const PackedTokens& x, int64_t cut, int64_t cuts, int64_t most) {
+    constexpr int64_t kTiles = 12;
+    const int64_t tokens = x.tokens;
+    const bool whole = tokens >= kTaskRows * cuts && CeilDiv(tokens, cuts) + kTiles <= most / x.format.parts;
+    const auto begin = [&](int64_t c) {
+      const int64_t at = tokens * c / cuts;
+      return whole && c < cuts ? at / kTiles * kTiles : at;
+    };
+    first = begin(cut);
+    count = begin(cut + 1) - first;
+  }
 };
 
 // Adds the sums of two parts each to those of `count` tokens, in place.
@@ -96,7 +106,7 @@ void LinearPackedBy(PickSumFn pick, ThreadPool& pool, const PackedTokens& x, std
     int64_t panel = task / cuts;
     const LinearOutput* out = outputs.data();
     while (panel >= out->w->panels()) panel -= (out++)->w->panels();
-    const TokenCut cut(x.tokens, task % cuts, cuts);
+    const TokenCut cut(x, task % cuts, cuts, kTaskTokens);
     const PanelSums run = {out->w, &x, panel, cut.first * x.format.parts, cut.count * x.format.parts, sums};
     pick(x, *out->w)(run);
     StorePanel(*out, run, cut);
@@ -219,7 +229,7 @@ void GatedPackedBy(PickSumFn pick, ThreadPool& pool, const PackedTokens& x, cons
     alignas(64) float gates[kTokens * kPanelRows], ups[kTokens * kPanelRows], values[kTokens * kTokenBlock];
     static_assert(kTokenBlock == 2 * kPanelRows);
     const int64_t group = task / cuts;
-    const TokenCut cut(x.tokens, task % cuts, cuts);
+    const TokenCut cut(x, task % cuts, cuts, kTokens);
     const int64_t first = cut.first * x.format.parts, rows_of_x = cut.count * x.format.parts;
     for (int64_t half = 0; half < 2; ++half) {
       const int64_t panel = 2 * group + half, rows = MaxOf(0, MinOf(kPanelRows, gate.rows - panel * kPanelRows));

@@ -12,6 +12,7 @@
 //   kOpenedRows                  from this number of rows on, codes are widened once per chunk; by measurement
 //   kMerged                      values have 16 bits; else the upper bytes of wide groups are separate (AddWide)
 //   PrepareX, kXBytes, LoadX     a row's values in D's order; bytes per group; one group's values in every lane
+//   AddUpper                     kMerged: adds 256 times a wide group's upper bytes to its four values in D's order
 //   Int, Dot, Add, ShiftLeft     exact sums in 32 bits; or with kPartColumns > 0, a divisor of 32: Dot of kPartColumns
 //   Part, Widen, WidenUpper      columns into a Part, whose lanes are then widened and added; times 256
 //   kVectorTerms, Terms          FillTerms in vectors: sums of kSums neighbours, and their start and total

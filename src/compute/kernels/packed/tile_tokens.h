@@ -123,16 +123,8 @@ inline __attribute__((always_inline)) void PrepareRow(const std::byte* values, c
   } else {
     D::PrepareX(values, to);
     if (wide == nullptr) return;
-    for (int64_t c = 0; c < kChunkColumns; c += wide_columns, ++wide) {
-      constexpr int kOrder[kWideColumns] = {0, 2, 1, 3};  // PrepareX's order
-      int16_t four[kWideColumns];
-      for (int i = 0; i < kWideColumns; ++i) {
-        const int column = kOrder[i];
-        four[i] =
-            static_cast<int16_t>(256 * wide->upper[column] + static_cast<int8_t>(values[c + wide->first + column]));
-      }
-      std::memcpy(to + 2 * (c + wide->first), four, sizeof four);
-    }
+#pragma GCC unroll 1
+    for (int64_t c = 0; c < kChunkColumns; c += wide_columns, ++wide) D::AddUpper(*wide, to + 2 * (c + wide->first));
   }
 }
 
@@ -157,8 +149,10 @@ void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column,
   tile_run.terms = &terms;
   tile_run.ahead = next;
   tile_run.ahead_bytes = (next_bytes / tiles + 63) / 64 * 64;
-  for (int64_t tile = 0; tile < tiles; ++tile, tile_run.ahead += tile_run.ahead_bytes) {
-    const int64_t first = tile * run.rows / tiles, count = (tile + 1) * run.rows / tiles - first;
+  const int64_t least = run.rows / tiles, larger = run.rows % tiles;  // rows of a tile; tiles with one more
+  int64_t first = 0, count = 0;
+  for (int64_t tile = 0; tile < tiles; ++tile, first += count, tile_run.ahead += tile_run.ahead_bytes) {
+    count = least + (tile < larger ? 1 : 0);
     FillTileTerms<D>(x, run.first + first, count, chunk, &terms);
 #pragma GCC unroll 1
     for (int64_t k = 0; k < count; ++k) {

@@ -112,6 +112,13 @@ struct WideDotsAvx2 : BaseAvx2 {
       _mm256_store_si256(reinterpret_cast<__m256i*>(to), _mm256_shuffle_epi8(q, order));
     }
   }
+  static void AddUpper(const WideGroup& group, std::byte* four) {
+    int32_t upper;
+    __builtin_memcpy(&upper, group.upper, sizeof upper);
+    const __m128i words = _mm_slli_epi16(_mm_cvtepi8_epi16(_mm_cvtsi32_si128(upper)), 8);
+    auto* at = reinterpret_cast<__m128i*>(four);
+    _mm_storel_epi64(at, _mm_add_epi16(_mm_loadl_epi64(at), _mm_shufflelo_epi16(words, 0xd8)));
+  }
   template <bool kU4, int kRows>
   static void Loop(const std::byte* w, const std::byte* end, const std::byte* x, Int (&sums)[kRows][2]) {
     if constexpr (kU4) {

@@ -60,6 +60,13 @@ struct DotsPortable {
       std::memcpy(to, four, sizeof four);
     }
   }
+  static void AddUpper(const WideGroup& group, std::byte* four) {
+    int16_t values[kWideColumns];
+    std::memcpy(values, four, sizeof values);
+    constexpr int kOrder[kWideColumns] = {0, 2, 1, 3};
+    for (int i = 0; i < kWideColumns; ++i) values[i] = static_cast<int16_t>(values[i] + 256 * group.upper[kOrder[i]]);
+    std::memcpy(four, values, sizeof values);
+  }
   static X LoadX(const std::byte* p) {
     uint32_t two[2];
     std::memcpy(two, p, sizeof two);
