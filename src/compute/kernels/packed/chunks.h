@@ -143,7 +143,7 @@ void SumPanelInt(const PanelSums& run) {
     if (w.has_zeros) {
       for (int64_t block = 0; block < chunk.blocks; ++block) {
         const auto* zeros = reinterpret_cast<const uint8_t*>(scales + layout.scale_bytes + block * layout.block_bytes);
-        for (int64_t i = 0; i < kPanelRows; ++i) memory.zeros[block * kPanelRows + i] = D::PackZero(zeros[i]);
+        D::PackZeros(zeros, memory.zeros + block * kPanelRows);
       }
       chunk.zeros = memory.zeros;
     }

@@ -30,8 +30,8 @@ inline int64_t CutTokens(const PackedTokens& x, int64_t most, int64_t panels, in
   return MinOf(x.tokens, MaxOf(by_memory, MaxOf(by_time, by_threads)));
 }
 
-// The tokens of one of `cuts` blocks, at most `most`. Large blocks begin at whole tiles, of 4 or 6 rows, if none exceeds
-// `most` by that: 25 rows would be five tiles of 5.
+// The tokens of one of `cuts` blocks, at most `most`. Large blocks begin at whole tiles, of 4 or 6 rows, if none
+// exceeds `most` by that: 25 rows would be five tiles of 5.
 struct TokenCut {
   int64_t first, count;
   TokenCut(const PackedTokens& x, int64_t cut, int64_t cuts, int64_t most) {

@@ -21,7 +21,7 @@ struct BlockPass {
   const std::byte* x;  // prepared
   const TileTerms* terms;
   const float *scales, *minima;  // [blocks][64]
-  const int32_t* zeros;          // [blocks][64] of PackZero; null: none
+  const int32_t* zeros;          // [blocks][64] of PackZeros; null: none
   const WideGroup* wide;         // the first row's
   int64_t wide_stride;           // bytes per row
   int64_t groups_at[4];          // bytes from a block's codes to those of the columns of its wide groups

@@ -20,13 +20,14 @@
 //   HasPass(rows), Pass          D's own code for all blocks of a chunk, from bytes or opened codes without zeros:
 //                                Pass<kRows, BlockScales, groups per block>(BlockPass)
 //   kPassesZeros                 Pass multiplies zero points too
+//   kHasRowPass, RowPass         the same for one row of tokens and a whole panel of 4-bit codes: RowPass(TileRun)
 //   kOpensZeros, Zeroed          OpenCodes subtracts zero points: 4 * code + (kZeroedCentre - z)
 //   kCodeOffset                  subtracted from a code by Prepare
 //   kOwnTile, DotTile            D's own code for a block's sums:
 //                                DotTile<kU4, kRows>(codes, x, x_stride, columns, start, sums)
 //   kOpened                      result of OpenCodes: kNot (8-bit codes unchanged, 4-bit codes in bytes),
 //                                kWide (both in D::Open's two vectors of v)
-//   PackZero, PackSum, MulZero   MulZero(PackZero(z) in each lane, PackSum(s)) = z * s
+//   PackZeros, PackSum, MulZero  MulZero(a panel's zero points after PackZeros, PackSum(s)) = z * s
 //   ToFloat, MulAdd              of Int to Simd::F; a * b + c rounded once
 //   Spread, LoadInt              of Int
 #pragma once
@@ -242,6 +243,7 @@ inline __attribute__((always_inline)) void CopyRows(const float* from, int64_t f
 
 template <class D, bool kU4, bool kLong, int kRows>
 __attribute__((noinline)) void RunIntTile(const TileRun& run) {
+  if constexpr (kU4 && kRows == 1 && D::kHasRowPass) return D::RowPass(run);
   if constexpr (!kU4 && D::HasPass(kRows)) {
     if (D::kPassesZeros || run.weights->zeros == nullptr) return RunPasses<D, kRows>(run);
   }

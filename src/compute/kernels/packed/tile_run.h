@@ -27,7 +27,7 @@ struct ChunkOfWeights {
   int64_t blocks, block;   // number, and columns of each
   const float* scales;     // [blocks][64]; null: the row's one scale is applied at the end
   const float* minima;     // [blocks][64]; null: none
-  const int32_t* zeros;    // [blocks][64] of PackZero; null: none, or already subtracted
+  const int32_t* zeros;    // [blocks][64] of PackZeros; null: none, or already subtracted
   int32_t zero;            // subtracted from every code; without zeros
 };
 

@@ -13,6 +13,7 @@
 #include "compute/kernels/packed/avx2/block_pass.h"
 #include "compute/kernels/packed/avx2/byte_pass.h"
 #include "compute/kernels/packed/avx2/loops.h"
+#include "compute/kernels/packed/avx2/row_pass.h"
 #include "compute/kernels/packed/tile.h"
 #include "compute/kernels/simd/avx2.h"
 
@@ -31,7 +32,7 @@ struct BaseAvx2 {
   static constexpr bool kOpensZeros = false;
   static constexpr bool HasLoop(int rows) { return rows >= 4; }
   static constexpr bool HasPass(int) { return false; }
-  static constexpr bool kPassesZeros = false;
+  static constexpr bool kPassesZeros = false, kHasRowPass = false;
   // Sums, two vectors of codes and a value: 15 of 16 registers.
   static constexpr int VectorsOf(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
   static __m256i LoadBytes(const std::byte* p) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(p)); }
@@ -54,7 +55,12 @@ struct BaseAvx2 {
   static Simd::F MulAdd(Simd::F a, Simd::F b, Simd::F c) { return _mm256_fmadd_ps(a, b, c); }
   // A sum of q over a block is within 22 bits: as 256 * (16 bits) + 8 bits, one vpmaddwd multiplies it with (256 * z,
   // z).
-  static int32_t PackZero(int32_t zero) { return zero | zero << 24; }
+  static void PackZeros(const uint8_t* zeros, int32_t* to) {
+    for (int64_t i = 0; i < kPanelRows; i += kWidth) {
+      const __m256i z = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(zeros + i)));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(to + i), _mm256_or_si256(z, _mm256_slli_epi32(z, 24)));
+    }
+  }
   static int32_t PackSum(int32_t sum) {
     return (sum & 0xff) | static_cast<int32_t>(static_cast<uint32_t>(sum >> 8) << 16);
   }
@@ -174,7 +180,8 @@ struct ByteDotsAvx2 : BaseAvx2 {
   static Codes Prepare(__m256i v) { return v; }
   static X LoadX(const std::byte* p) { return Spread4(p); }
   static constexpr bool HasPass(int rows) { return rows >= 4; }
-  static constexpr bool kPassesZeros = true;
+  static constexpr bool kPassesZeros = true, kHasRowPass = kBits == 4;
+  static void RowPass(const TileRun& run) { NibbleRowPass::Run(run); }
   template <int kTokens, BlockScales kScales, int kGroups>
   static void Pass(const BlockPass& pass) {
     if constexpr (kScales != BlockScales::kNone) BytePass<kPartColumns>::template Run<kTokens, kScales, kGroups>(pass);

@@ -29,6 +29,7 @@ struct NeonBase {
   static constexpr bool kOpensZeros = false;
   static constexpr bool HasLoop(int) { return false; }
   static constexpr bool HasPass(int) { return false; }
+  static constexpr bool kHasRowPass = false;
   static uint8x16_t LoadBytes(const std::byte* p) { return vld1q_u8(reinterpret_cast<const uint8_t*>(p)); }
   static void StoreBytes(std::byte* p, uint8x16_t v) { vst1q_u8(reinterpret_cast<uint8_t*>(p), v); }
   static uint8x16_t Low(uint8x16_t v) { return vandq_u8(v, vdupq_n_u8(0x0f)); }
@@ -43,7 +44,9 @@ struct NeonBase {
   static Int ShiftLeft(Int v) {
     return vshlq_n_s32(v, kBits);
   }
-  static int32_t PackZero(int32_t zero) { return zero; }
+  static void PackZeros(const uint8_t* zeros, int32_t* to) {
+    for (int64_t i = 0; i < kPanelRows; ++i) to[i] = zeros[i];
+  }
   static int32_t PackSum(int32_t sum) { return sum; }
   static Int MulZero(Int zeros, int32_t sum) { return vmulq_n_s32(zeros, sum); }
   static Int LoadInt(const int32_t* p) { return vld1q_s32(p); }

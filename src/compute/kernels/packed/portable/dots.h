@@ -35,6 +35,7 @@ struct DotsPortable {
   static constexpr bool kOpensZeros = false;
   static constexpr bool HasLoop(int) { return false; }
   static constexpr bool HasPass(int) { return false; }
+  static constexpr bool kHasRowPass = false;
   static constexpr int VectorsOf(int rows) { return rows <= 2 ? 4 : 2; }
   // Two 16-bit numbers per lane.
   struct Codes {
@@ -98,7 +99,9 @@ struct DotsPortable {
   static Int ShiftLeft(Int v) {
     return (Int)((U32)v << kBits);
   }
-  static int32_t PackZero(int32_t zero) { return zero; }
+  static void PackZeros(const uint8_t* zeros, int32_t* to) {
+    for (int64_t i = 0; i < kPanelRows; ++i) to[i] = zeros[i];
+  }
   static int32_t PackSum(int32_t sum) { return sum; }
   static Int MulZero(Int zeros, int32_t sum) { return zeros * Spread(sum); }
   static Int LoadInt(const int32_t* p) {
