@@ -120,13 +120,13 @@ class Bench:
         self.run.save()
 
 
-def shapes(quick: bool) -> tuple[list[int], list[int], list[int]]:
+def shapes(args) -> tuple[list[int], list[int], list[int]]:
     """Prompts, batches and contexts of the cells."""
-    return ([512], [16, 1], plan.CONTEXTS[:1]) if quick else (plan.PREFILLS, plan.BATCHES, plan.CONTEXTS)
+    return ([512], [16, 1], args.contexts[:1]) if args.quick else (plan.PREFILLS, plan.BATCHES, args.contexts)
 
 
 def run_cells(run, bench: Bench) -> None:
-    prefills, batches, contexts = shapes(run.args.quick)
+    prefills, batches, contexts = shapes(run.args)
     rounds, cells = run.args.rounds, run.result["cells"].setdefault(bench.fmt, {})
     for tokens in prefills:
         run.progress(f"{bench.fmt}: prefill {tokens}")
@@ -186,7 +186,7 @@ def run_operators(run, bench: Bench) -> None:
 
 
 def cells_s(run, fmt: str, names: list[str]) -> float:
-    return plan.cells_s(names, fmt, run.args.rounds, *shapes(run.args.quick))
+    return plan.cells_s(names, fmt, run.args.rounds, *shapes(run.args))
 
 
 def hybrid_s(run, fmt: str, names: list[str]) -> float:

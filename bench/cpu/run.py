@@ -161,6 +161,8 @@ def parse() -> argparse.Namespace:
         "--model", default="dense", choices=list(MODELS), help="shape of the weights (shape.py); default: dense"
     )
     parser.add_argument("--formats", help=f"of the in-process cells; default: {','.join(FORMATS)}, with --quick int8")
+    known = ",".join(map(str, plan.CONTEXTS))
+    parser.add_argument("--contexts", default=known, help=f"tokens before the decodes of the cells; default: {known}")
     parser.add_argument(
         "--serve-format",
         default="int8",
@@ -206,6 +208,7 @@ def parse() -> argparse.Namespace:
     if args.isa and served:
         parser.error(f"--isa {args.isa}: the part {served[0]} needs servers; give --parts cells,operators,hybrid,long")
     args.formats = chosen(parser, "--formats", args.formats or ("int8" if args.quick else ",".join(FORMATS)), FORMATS)
+    args.contexts = [int(c) for c in chosen(parser, "--contexts", args.contexts, list(map(str, plan.CONTEXTS)))]
     args.engines = chosen(
         parser, "--engines", args.engines, ["tactus", *PEERS], lambda e, k: any(x.startswith(e) for x in k)
     )
