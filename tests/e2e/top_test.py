@@ -10,6 +10,7 @@ import unittest
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from certificates import Authority
 from command_case import BINARY, ENVIRONMENT, tactus
 from pseudo_terminal import PseudoTerminal
 from router_process import Router
@@ -295,6 +296,46 @@ class ErrorsTest(TopCase):
         self.assert_fails(1, r"/events has no events: it is not a server of Tactus", url)
         url = self.endpoint(200, "text/event-stream", b'data: {"a":1}\n\n')
         self.assert_fails(1, r"not an event of Tactus", url)
+
+    def test_a_server_with_a_private_authority_is_watched_with_a_client_certificate(self):
+        authority, other = Authority(), Authority("Another authority")
+        self.addCleanup(authority.close)
+        self.addCleanup(other.close)
+        cert, key = authority.sign()
+        server = self.serve("--tls-cert", cert, "--tls-key", key, "--tls-client-ca", authority.file)
+        trust = ("--replica-ca", authority.file)
+        client, client_key = authority.sign("a viewer")
+        own = ("--replica-cert", client, "--replica-key", client_key)
+        done = tactus("top", server.url, "--once", "--interval", "50ms", *trust, *own)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("test-model", done.stdout)
+        terminal = self.top(server.url, *trust, *own)
+        terminal.wait_for_text("no request runs")
+        terminal.type("q")
+        self.assertEqual(terminal.exit_status(), 0)
+        self.assert_fails(
+            1, r"the certificate is refused: .*; give the file of its authority as --replica-ca", server.url, *own
+        )
+        self.assert_fails(
+            1,
+            r"the certificate is refused: .*; give the file of its authority as --replica-ca",
+            server.url,
+            "--replica-ca",
+            other.file,
+            *own,
+        )
+        self.assert_fails(
+            1,
+            r"the certificate is refused: .*mismatch.*; give the name in it as --replica-tls-name",
+            server.url,
+            *trust,
+            *own,
+            "--replica-tls-name",
+            "elsewhere",
+        )
+        self.assert_fails(1, r"answered 403: .*; give --replica-cert and --replica-key", server.url, *trust)
+        self.assert_fails(2, r"--replica-key is missing: --replica-cert needs it", server.url, "--replica-cert", client)
+        self.assert_fails(2, r"--replica-ca: .*/none", server.url, "--replica-ca", authority.folder / "none")
 
     def test_keys_are_needed_and_checked(self):
         server = self.serve("--api-key", "right")
