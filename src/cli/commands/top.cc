@@ -248,7 +248,15 @@ class Top {
     }
     typed_ += terminal_->Typed();
     if (terminal_->closed()) return End(kExitOk);
-    const bool key = !typed_.empty();
+    bool key = !typed_.empty();
+    if (terminal_->TakeStop()) {  // as by kill -TSTP
+      terminal_->Suspend();
+      key = true;
+    }
+    if (terminal_->TakeContinue()) {  // after a stop that this process did not see
+      terminal_->Take();
+      key = true;
+    }
     // A sequence may come in two pieces. Escape alone is a key after a tick.
     while (!typed_.empty() && !ended_) {
       if (typed_.front() == '\033' && typed_.size() < 3 && !std::exchange(half_key_, true)) break;
@@ -297,6 +305,7 @@ class Top {
   }
 
   void OnKey(Key key, char character) {
+    if (key == Key::kNone && character == 26) return terminal_->Suspend();  // Ctrl-Z
     if (typing_filter_) return OnFilterKey(key, character);
     const LiveView& view = paused_ ? *paused_ : view_;
     const size_t orders = SortNames(view.fleet()).size();
@@ -349,9 +358,6 @@ class Top {
         } else {
           paused_ = view_;
         }
-        return;
-      case 26:  // Ctrl-Z
-        terminal_->Suspend();
         return;
       default:
         return;
