@@ -40,13 +40,17 @@ ServerOptions ServerOptionsOf(const ServingOptions& options, int64_t files_per_c
 }
 
 Result<std::shared_ptr<TlsContext>> ListenerTls(const ServingOptions& options) {
-  if (options.tls_cert.empty() && options.tls_key.empty()) {
-    if (options.tls_client_ca.empty()) return std::shared_ptr<TlsContext>();
+  return ListenerTls(options.tls_cert, options.tls_key, options.tls_client_ca);
+}
+
+Result<std::shared_ptr<TlsContext>> ListenerTls(const std::string& certificate, const std::string& key,
+                                                const std::string& client_ca) {
+  if (certificate.empty() && key.empty()) {
+    if (client_ca.empty()) return std::shared_ptr<TlsContext>();
     return InvalidArgument("--tls-client-ca: client certificates need TLS; give --tls-cert and --tls-key too",
                            "tls-client-ca");
   }
-  return TlsContext::ForServer({"tls-cert", options.tls_cert}, {"tls-key", options.tls_key},
-                               {"tls-client-ca", options.tls_client_ca});
+  return TlsContext::ForServer({"tls-cert", certificate}, {"tls-key", key}, {"tls-client-ca", client_ca});
 }
 
 Result<std::shared_ptr<TlsContext>> ReplicaTlsOptions::Context() const {

@@ -135,6 +135,8 @@ Status CheckServingOptions(const ServingOptions& options);
 ServerOptions ServerOptionsOf(const ServingOptions& options, int64_t files_per_connection);
 // The listener's certificate; null: no TLS. kInvalidArgument names the option.
 Result<std::shared_ptr<TlsContext>> ListenerTls(const ServingOptions& options);
+Result<std::shared_ptr<TlsContext>> ListenerTls(const std::string& certificate, const std::string& key,
+                                                const std::string& client_ca);
 // Logs a warning if other machines can reach the server and it needs no key.
 void WarnIfOpen(const ServingOptions& options, const std::string& url, const Log& log);
 

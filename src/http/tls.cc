@@ -48,9 +48,15 @@ struct Freed {
 using Certificate = std::unique_ptr<X509, Freed<X509, X509_free>>;
 using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY, EVP_PKEY_free>>;
 struct Memory {
+  Memory() : bio(BIO_new(BIO_s_mem())) {}
   explicit Memory(const std::string& text) : bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))) {}
   ~Memory() { BIO_free(bio); }
   Memory(const Memory&) = delete;
+  std::string Text() const {
+    char* data = nullptr;
+    const long size = BIO_get_mem_data(bio, &data);
+    return size > 0 ? std::string(data, static_cast<size_t>(size)) : std::string();
+  }
   BIO* const bio;
 };
 
@@ -227,6 +233,21 @@ std::string TlsContext::Warning() const {
   if (X509_cmp_current_time(X509_get0_notAfter(own)) < 0) return text("has expired");
   if (X509_cmp_current_time(X509_get0_notBefore(own)) > 0) return text("is not valid yet");
   return {};
+}
+
+TlsContext::Pem TlsContext::Current() const {
+  std::lock_guard lock(mutex_);
+  SSL_CTX* const c = current_.get();
+  X509* const own = SSL_CTX_get0_certificate(c);
+  if (own == nullptr) return {};
+  const Memory certificate, key;
+  PEM_write_bio_X509(certificate.bio, own);
+  STACK_OF(X509)* chain = nullptr;
+  SSL_CTX_get0_chain_certs(c, &chain);
+  for (int i = 0; i < sk_X509_num(chain); ++i) PEM_write_bio_X509(certificate.bio, sk_X509_value(chain, i));
+  PEM_write_bio_PrivateKey(key.bio, SSL_CTX_get0_privatekey(c), nullptr, nullptr, 0, nullptr, nullptr);
+  ERR_clear_error();
+  return {certificate.Text(), key.Text()};
 }
 
 SSL* TlsContext::Begin(int socket, const std::string& url_host) const {

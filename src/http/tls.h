@@ -47,6 +47,13 @@ class TlsContext {
   // A problem of the files that lets connections be made, such as a certificate that has expired; empty: none.
   std::string Warning() const;
 
+  // The certificate with its chain and the key that new connections use, for TLS that OpenSSL's sockets do not serve
+  // (gRPC). Both empty: there is no certificate.
+  struct Pem {
+    std::string certificate, key;
+  };
+  Pem Current() const;
+
   // A connection's state on this socket. The caller frees it. Null: no memory. `host`: the name or address of the
   // server, which its certificate must have unless the context has a name; empty for a listener.
   ssl_st* Begin(int socket, const std::string& host) const;

@@ -382,7 +382,7 @@ std::vector<std::shared_ptr<Generation>> FleetApi::Choose(const std::string& req
   }
   std::erase_if(all, [&](const auto& g) {
     if (g->over() || (!request_id.empty() && g->request_id() != request_id)) return true;
-    const Status movable = g->MovableHandle().status();
+    const Status movable = g->MovableHandle(timeout_ns_).status();
     if (!movable.ok()) *why_not = movable;
     return !movable.ok();
   });

@@ -16,14 +16,22 @@ def openssl(*args):
 class Authority:
     """Its own certificate is in the file `file`."""
 
-    def __init__(self, name="Test authority"):
+    def __init__(self, name="Test authority", above=None):
+        """`above`: the authority that signs this one's certificate; None: it signs itself."""
         self.temporary = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.temporary.name)
         self.file, self.key = self.folder / "ca.pem", self.folder / "ca.key"
         self.count = 0
+        new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}")
+        if above is None:
+            openssl("req", "-x509", *new, "-days", 2, "-keyout", self.key, "-out", self.file)
+            return
+        request, extensions = self.folder / "ca.csr", self.folder / "ca.ext"
+        extensions.write_text("basicConstraints=critical,CA:TRUE\n")
+        openssl("req", *new, "-keyout", self.key, "-out", request)
         openssl(
-            *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", 2),
-            *("-subj", f"/CN={name}", "-keyout", self.key, "-out", self.file),
+            *("x509", "-req", "-in", request, "-CA", above.file, "-CAkey", above.key, "-CAcreateserial", "-days", 2),
+            *("-extfile", extensions, "-out", self.file),
         )
 
     def close(self):

@@ -54,6 +54,11 @@ class ConvertTest(Folder):
     def ids(self, model):
         return [json.loads(tactus("tokenize", model, text, "--json").stdout) for text in TEXTS]
 
+    def test_a_pipe_gets_the_result_alone(self):
+        done = tactus("models", "convert", self.model, self.folder / "m.gguf", "--quantization", "q8_0")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"\A\S+/m\.gguf: .* in [0-9.]+ s\n\Z")
+
     def test_both_directions_keep_tokens_and_templates(self):
         gguf, back = self.folder / "m.gguf", self.folder / "back"
         result = json.loads(self.convert(self.model, gguf, "--quantization", "q8_0", "--json"))

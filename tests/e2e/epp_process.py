@@ -23,7 +23,11 @@ Mode = processing_mode_pb2.ProcessingMode
 
 
 class EppProcess:
-    def __init__(self, replicas, *args, wait_ready=True, scheme="http", poll="50ms"):
+    """`tls`: the authority of the certificate (certificates.Authority) and the ports that use it: "grpc", "health" and
+    "metrics"; None: none does."""
+
+    def __init__(self, replicas, *args, wait_ready=True, tls=None, poll="50ms"):
+        self.authority, self.tls_ports = tls or (None, ())
         command = [
             os.environ["TACTUS_BINARY"],
             "epp",
@@ -59,11 +63,7 @@ class EppProcess:
         if self.ports is None:
             self.stop()
             raise RuntimeError("it did not start:\n" + "".join(self.lines))
-        self.channel = None
-        if scheme == "http":
-            self.channel = grpc.insecure_channel(
-                f"127.0.0.1:{self.ports[0]}", options=[("grpc.max_receive_message_length", -1)]
-            )
+        self.channel = self._channel(self.ports[0], [("grpc.max_receive_message_length", -1)])
         if wait_ready:
             wait_until(lambda: self.health("readiness") == 1, "ready", LIMIT_S)
 
@@ -75,10 +75,16 @@ class EppProcess:
                 self.heard.set()
         self.heard.set()
 
+    def _channel(self, port, options=()):
+        if ("grpc", "health", "metrics")[self.ports.index(port)] not in self.tls_ports:
+            return grpc.insecure_channel(f"127.0.0.1:{port}", options=options)
+        credentials = grpc.ssl_channel_credentials(self.authority.file.read_bytes())
+        return grpc.secure_channel(f"localhost:{port}", credentials, options=options)
+
     def health(self, service, port=None):
         """1: serving, 2: not serving; None: no such service."""
         request = b"\x0a" + bytes([len(service)]) + service.encode() if service else b""
-        with grpc.insecure_channel(f"127.0.0.1:{port or self.ports[1]}") as channel:
+        with self._channel(port or self.ports[1]) as channel:
             check = channel.unary_unary(
                 "/grpc.health.v1.Health/Check", request_serializer=bytes, response_deserializer=bytes
             )
@@ -91,7 +97,11 @@ class EppProcess:
         return answer[1] if answer else 0
 
     def http(self, path):
-        return urllib.request.urlopen(f"http://127.0.0.1:{self.ports[2]}{path}", timeout=LIMIT_S).read().decode()
+        tls = "metrics" in self.tls_ports
+        url = f"{'https' if tls else 'http'}://127.0.0.1:{self.ports[2]}{path}"
+        context = self.authority.context() if tls else None
+        with urllib.request.urlopen(url, timeout=LIMIT_S, context=context) as answer:
+            return answer.read().decode()
 
     def metric(self, name):
         """The value of a metric, by name and labels in text format."""

@@ -483,50 +483,6 @@ class OtherFleetsTest(unittest.TestCase):
             epp.process.terminate()
             self.assertEqual(epp.process.wait(30), 1)
 
-    def test_tls(self):
-        with tempfile.TemporaryDirectory() as folder, FakeReplica("a") as replica:
-            key, cert = f"{folder}/key.pem", f"{folder}/cert.pem"
-            made = subprocess.run(
-                [
-                    "openssl",
-                    "req",
-                    "-x509",
-                    "-newkey",
-                    "rsa:2048",
-                    "-nodes",
-                    "-days",
-                    "2",
-                    "-subj",
-                    "/CN=localhost",
-                    "-addext",
-                    "subjectAltName=DNS:localhost",
-                    "-keyout",
-                    key,
-                    "-out",
-                    cert,
-                ],
-                capture_output=True,
-                text=True,
-            )
-            self.assertEqual(made.returncode, 0, made.stderr)
-            with EppProcess([replica], "--tls-cert", cert, "--tls-key", key, scheme="https") as epp:
-                credentials = grpc.ssl_channel_credentials(pathlib.Path(cert).read_bytes())
-                epp.channel = grpc.secure_channel(f"localhost:{epp.ports[0]}", credentials)
-                conversation = epp.conversation()
-                conversation.headers(GET, end=True)
-                self.assertEqual(destination(conversation.receive("request_headers")), replica.address)
-                conversation.cancel()
-            for args, name in (
-                (["--tls-cert", cert], "--tls-key"),
-                (["--tls-key", key], "--tls-cert"),
-                (["--tls-cert", folder + "/none", "--tls-key", key], "--tls-cert"),
-                (["--tls-cert", "/dev/null", "--tls-key", key], "--tls-cert"),
-                (["--tls-cert", __file__, "--tls-key", key], "--tls-cert"),
-            ):
-                done = run("--replicas", replica.url, *args)
-                self.assertEqual(done.returncode, 2, done.stderr)
-                self.assertIn(name, done.stderr)
-
 
 class CommandLineTest(unittest.TestCase):
     def test_errors_of_the_picker_name_the_cause(self):

@@ -219,6 +219,11 @@ class TransferTest(HubCase):
         self.hub.always[Q4] = other(self.data + b"more")
         self.fails(f"hf:{NAME}:Q4_K_M", says=[f"{len(self.data)} bytes by the hub's list", str(len(self.data) + 4)])
 
+    def test_a_pipe_gets_one_line_with_the_result(self):
+        done = self.tactus("pull", f"hf:{NAME}:Q4_K_M")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, rf"\Ahf:{NAME}:Q4_K_M: [0-9.]+ .?B in \d+ s\n\Z")
+
     def test_two_processes_share_the_work(self):
         release = threading.Event()
         self.addCleanup(release.set)

@@ -1,5 +1,10 @@
 """Long commands show how far they are: one line on a terminal, nothing in a pipe."""
 
+import json
+import re
+import signal
+import subprocess
+import time
 import unittest
 
 from command_case import BINARY, ENVIRONMENT, Folder, tactus
@@ -49,6 +54,44 @@ class ProgressTest(Folder):
         terminal.wait_for(lambda text: " steps, round " in text and " left" in text, "the time left")
         terminal.type("\x03")
         self.assertNotEqual(terminal.exit_status(), 0)
+
+    def batch(self, count, max_tokens):
+        """The command of a job with that many lines."""
+        lines = [
+            {
+                "custom_id": str(i),
+                "method": "POST",
+                "url": "/v1/completions",
+                "body": {"prompt": "x", "max_tokens": max_tokens, "ignore_eos": True},
+            }
+            for i in range(count)
+        ]
+        job = self.folder / "in.jsonl"
+        job.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return ["batch", str(job), "-o", str(self.folder / "out.jsonl"), *map(str, self.dummy), "--max-num-seqs", "1"]
+
+    def test_a_batch_has_a_bar_with_the_time_left_on_a_terminal(self):
+        terminal = self.terminal(*self.batch(2000, 20))
+        terminal.wait_for(lambda text: " of 2000 lines, 0 failed; " in text and " to go" in text, "the time left")
+        terminal.type("\x03")
+        self.assertEqual(terminal.exit_status(), 130)
+
+    def test_a_batch_in_a_pipe_has_no_progress_but_its_result(self):
+        process = subprocess.Popen(
+            [BINARY, *self.batch(20_000, 20)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=ENVIRONMENT,
+        )
+        self.addCleanup(process.kill)
+        time.sleep(7)  # longer than the time between two lines of progress would be
+        self.assertIsNone(process.poll(), "the job is too short for this test")
+        process.send_signal(signal.SIGINT)
+        out, lines = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, lines)
+        self.assertEqual(len(re.findall(r"\d % .* of 20000 lines", lines)), 1, lines)  # the figures at the end
+        self.assertRegex(out, r"^20000 lines in = \d+ out .* left")
 
     def test_a_pipe_gets_no_progress(self):
         done = tactus("sim", *SIM, "--requests", "3000")

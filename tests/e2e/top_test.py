@@ -1,15 +1,19 @@
-"""`tactus top`: the screen on a pseudo-terminal, its keys and sizes, lines in a pipe, and errors."""
+"""`tactus top`: the screen on a pseudo-terminal, its keys and sizes, stops by a shell, lines in a pipe, and errors."""
 
 import json
+import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
+import termios
 import threading
 import unittest
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from certificates import Authority
 from command_case import BINARY, ENVIRONMENT, tactus
 from pseudo_terminal import PseudoTerminal
 from router_process import Router
@@ -183,6 +187,26 @@ class ScreenTest(TopCase):
         terminal.type("q")
         self.assertEqual(terminal.exit_status(), 0)
 
+    def test_a_silent_server_is_reported_after_ten_seconds_and_the_view_comes_again(self):
+        server = self.serve()
+        terminal = self.top(server.url)
+        terminal.wait_for_text("no request runs")
+        pipe = subprocess.Popen(
+            [BINARY, "top", server.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+        )
+        self.addCleanup(pipe.communicate)
+        self.addCleanup(pipe.kill)
+        pipe.stdout.readline()
+        os.kill(server.process.pid, signal.SIGSTOP)  # its connections stay open
+        self.addCleanup(server.process.send_signal, signal.SIGCONT)
+        held = terminal.wait_for_text("no event for 10 s; connecting again")
+        self.assertIn("no request runs", held, "the last state is shown on")
+        self.assertEqual(pipe.stderr.readline(), "no event for 10 s; connecting again\n")
+        os.kill(server.process.pid, signal.SIGCONT)
+        terminal.wait_for(lambda text: "no event" not in text and "no request runs" in text, "the view again")
+        terminal.type("q")
+        self.assertEqual(terminal.exit_status(), 0)
+
     def test_colours_and_block_characters_can_be_off(self):
         server = self.serve()
         self.load(server, "one")
@@ -207,6 +231,75 @@ class ScreenTest(TopCase):
             done = tactus("top", router.url, "--once")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(server.url, done.stdout)
+
+
+@unittest.skipIf(shutil.which("bash") is None, "no bash")
+class JobControlTest(TopCase):
+    """As a job of a shell, whose process group is not orphaned: there a stop signal stops."""
+
+    def setUp(self):
+        self.server = self.serve()
+        environment = {**ENVIRONMENT, "TERM": "xterm", "LC_ALL": "C.UTF-8", "PS1": "shell$ ", "HISTFILE": ""}
+        self.shell = PseudoTerminal(
+            "bash", "--norc", "--noprofile", "--noediting", lines=30, columns=110, environment=environment
+        )
+        self.addCleanup(self.shell.close)
+        self.shell.wait_for_text("shell$")
+        self.shell.type(f"exec 2>&1; {BINARY} top {self.server.url}\n")
+        self.await_view("the first view")
+        (self.pid,) = map(
+            int,
+            pathlib.Path(f"/proc/{self.shell.process.pid}/task/{self.shell.process.pid}/children").read_text().split(),
+        )
+        self.addCleanup(self.end)
+
+    def end(self):
+        for number in (signal.SIGCONT, signal.SIGKILL):
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                pass
+
+    def await_view(self, what, part="no request runs"):
+        drawn = lambda text: self.shell.screen.alternate and part in text and "Stopped" not in text  # noqa: E731
+        self.shell.wait_for(drawn, what)
+
+    def await_stop(self, what, given_back=True):
+        before = self.shell.shown.count("Stopped")
+        self.shell.wait_for(lambda _: self.shell.shown.count("Stopped") > before, what)
+        if not given_back:
+            return
+        self.assertFalse(self.shell.screen.alternate, f"{what}: the alternate screen was not left")
+        self.assertTrue(self.shell.screen.cursor, f"{what}: the cursor is hidden")
+        flags = self.shell.settings()[3]
+        self.assertEqual(flags & (termios.ECHO | termios.ICANON), termios.ECHO | termios.ICANON, what)
+
+    def go_on(self, what, part="no request runs"):
+        self.shell.type("fg\n")
+        self.await_view(f"the view after {what}", part)
+        self.assertFalse(self.shell.screen.cursor, what)
+        raw = lambda _: self.shell.settings()[3] & (termios.ECHO | termios.ICANON) == 0  # noqa: E731
+        self.shell.wait_for(raw, f"keys without Enter after {what}")
+
+    def test_a_stop_gives_the_terminal_back_and_the_view_comes_again(self):
+        self.shell.type("\x1a")
+        self.await_stop("Ctrl-Z")
+        self.go_on("Ctrl-Z")
+        self.shell.type("/abc\x1a")
+        self.await_stop("Ctrl-Z while a filter is typed")
+        self.go_on("Ctrl-Z while a filter is typed", "filter: abc")
+        self.shell.type("\x1b")
+        self.await_view("the view without the filter")
+        os.kill(self.pid, signal.SIGTSTP)
+        self.await_stop("SIGTSTP")
+        self.go_on("SIGTSTP")
+        os.kill(self.pid, signal.SIGSTOP)  # which no program sees
+        self.await_stop("SIGSTOP", given_back=False)
+        self.go_on("SIGSTOP")
+        self.shell.type("q")
+        self.shell.wait_for(lambda text: not self.shell.screen.alternate and "shell$" in text, "the end")
+        self.shell.type("echo status $?\n")
+        self.shell.wait_for_text("status 0")
 
 
 class PipeTest(TopCase):
@@ -295,6 +388,46 @@ class ErrorsTest(TopCase):
         self.assert_fails(1, r"/events has no events: it is not a server of Tactus", url)
         url = self.endpoint(200, "text/event-stream", b'data: {"a":1}\n\n')
         self.assert_fails(1, r"not an event of Tactus", url)
+
+    def test_a_server_with_a_private_authority_is_watched_with_a_client_certificate(self):
+        authority, other = Authority(), Authority("Another authority")
+        self.addCleanup(authority.close)
+        self.addCleanup(other.close)
+        cert, key = authority.sign()
+        server = self.serve("--tls-cert", cert, "--tls-key", key, "--tls-client-ca", authority.file)
+        trust = ("--replica-ca", authority.file)
+        client, client_key = authority.sign("a viewer")
+        own = ("--replica-cert", client, "--replica-key", client_key)
+        done = tactus("top", server.url, "--once", "--interval", "50ms", *trust, *own)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("test-model", done.stdout)
+        terminal = self.top(server.url, *trust, *own)
+        terminal.wait_for_text("no request runs")
+        terminal.type("q")
+        self.assertEqual(terminal.exit_status(), 0)
+        self.assert_fails(
+            1, r"the certificate is refused: .*; give the file of its authority as --replica-ca", server.url, *own
+        )
+        self.assert_fails(
+            1,
+            r"the certificate is refused: .*; give the file of its authority as --replica-ca",
+            server.url,
+            "--replica-ca",
+            other.file,
+            *own,
+        )
+        self.assert_fails(
+            1,
+            r"the certificate is refused: .*mismatch.*; give the name in it as --replica-tls-name",
+            server.url,
+            *trust,
+            *own,
+            "--replica-tls-name",
+            "elsewhere",
+        )
+        self.assert_fails(1, r"answered 403: .*; give --replica-cert and --replica-key", server.url, *trust)
+        self.assert_fails(2, r"--replica-key is missing: --replica-cert needs it", server.url, "--replica-cert", client)
+        self.assert_fails(2, r"--replica-ca: .*/none", server.url, "--replica-ca", authority.folder / "none")
 
     def test_keys_are_needed_and_checked(self):
         server = self.serve("--api-key", "right")

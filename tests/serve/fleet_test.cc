@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <regex>
 #include <thread>
 
@@ -20,6 +21,7 @@
 #include "http/access.h"
 #include "http/client.h"
 #include "http/raw_socket.h"
+#include "late_engine.h"
 #include "serve/api_server.h"
 #include "serve/moves/migration_text.h"
 #include "support/slow_backend.h"
@@ -74,7 +76,7 @@ class FleetTest : public testing::Test {
     return o;
   }
   static Replica Start(const EngineOptions& options, const ServeOptions& serve,
-                       std::chrono::microseconds pause = std::chrono::microseconds(1500)) {
+                       std::chrono::microseconds pause = std::chrono::microseconds(1500), bool late = false) {
     Replica r;
     auto description = compute::DescribeModel(options.model);
     EXPECT_TRUE(description.ok()) << description.status().ToString();
@@ -84,7 +86,7 @@ class FleetTest : public testing::Test {
     parts.backend = std::make_unique<SlowBackend>(std::move(*backend), pause);
     auto engine = engine::CreateEngine(options, {}, std::move(parts));
     EXPECT_TRUE(engine.ok()) << engine.status().ToString();
-    r.engine = std::move(*engine);
+    r.engine = late ? std::make_unique<LateEngine>(std::move(*engine)) : std::move(*engine);
     auto server = serve::ApiServer::Listen(serve, SystemClock());
     EXPECT_TRUE(server.ok()) << server.status().ToString();
     r.server = std::move(*server);
@@ -128,13 +130,8 @@ class FleetTest : public testing::Test {
     EXPECT_EQ(response.status, 200) << response.body;
     return response.status == 200 ? Json::parse(response.body) : Json::object();
   }
-  // Asks again while nothing may move: a request's first tokens may arrive before its own thread knows its handle.
   static void MoveOne(const Replica& from, const Json& what) {
-    Json answer = Migrate(from, what);
-    for (int i = 0; i < 1000 && answer.value("moved", Json()).empty() && answer.value("failed", Json()).empty(); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      answer = Migrate(from, what);
-    }
+    const Json answer = Migrate(from, what);
     ASSERT_EQ(answer.value("moved", Json::array()).size(), 1u) << answer;
   }
   // The rest of a moved answer.
@@ -521,6 +518,23 @@ TEST_F(FleetTest, AStreamWaitsForItsRouterLongerThanAMoveMayBeSilent) {
   std::this_thread::sleep_for(std::chrono::seconds(4));
   const std::string late = GoOn(b, Marker(BodyOf(first))["ticket"]);
   EXPECT_TRUE(late.ends_with("data: [DONE]\n\n")) << late.substr(0, 500);
+}
+
+// The tokens of a request may reach its client before the thread that submits it knows its handle.
+TEST_F(FleetTest, AMoveWaitsForARequestWhoseSubmissionIsInProgress) {
+  const test::TimeLimit limit("a move does not see the end of a submission");
+  Replica a = Start(Options(), Serve(), std::chrono::microseconds(1500), true), b = Start(Options(), Serve());
+  auto& late = static_cast<LateEngine&>(*a.engine);
+  late.Hold();
+  RawSocket client(a.server->port());
+  client.Send(Head("/v1/completions", Body(3000, true), Routed("same-id")));
+  const std::string first = client.ReadUntil("data: ", 2);
+  auto answer = std::async(std::launch::async, [&] { return Migrate(a, {{"all", true}, {"to", b.url()}}); });
+  answer.wait_for(std::chrono::milliseconds(300));  // a move that does not wait has found nothing by then
+  late.Release();
+  const Json moved = answer.get();
+  ASSERT_EQ(moved.value("moved", Json::array()).size(), 1u) << "the move missed a running request: " << moved;
+  EXPECT_EQ(Marker(BodyOf(first + client.ReadAll())).value("to", ""), b.url());
 }
 
 // A client without a router could not follow a move.

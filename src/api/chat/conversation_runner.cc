@@ -1,6 +1,9 @@
 #include "api/chat/conversation_runner.h"
 
+#include <chrono>
 #include <utility>
+
+#include "base/on_exit.h"
 
 namespace tactus::api {
 
@@ -42,7 +45,18 @@ Status ConversationRunner::Submit(size_t prompts, const std::shared_ptr<User>& u
 }
 
 Status ConversationRunner::SubmitOne(size_t prompt, const std::shared_ptr<User>& user, const SubmitPrompt& submit) {
-  if (cancelled()) return Status(StatusCode::kCancelled, "the conversation was cancelled");
+  {
+    std::lock_guard lock(mutex_);
+    if (cancelled_) return Status(StatusCode::kCancelled, "the conversation was cancelled");
+    prompts_[prompt].submitting = true;
+  }
+  const OnExit done([&] {
+    {
+      std::lock_guard lock(mutex_);
+      prompts_[prompt].submitting = false;
+    }
+    was_submitted_.notify_all();
+  });
   TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, submit(prompt, std::make_shared<PromptSink>(this, prompt, user)));
   bool late = false;
   {
@@ -101,6 +115,13 @@ RequestHandle ConversationRunner::handle(size_t prompt) const {
   std::lock_guard lock(mutex_);
   if (prompt >= prompts_.size() || prompts_[prompt].ended) return 0;
   return prompts_[prompt].handle;
+}
+
+RequestHandle ConversationRunner::AwaitHandle(size_t prompt, DurationNs timeout_ns) const {
+  std::unique_lock lock(mutex_);
+  was_submitted_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
+                          [&] { return prompt >= prompts_.size() || !prompts_[prompt].submitting; });
+  return prompt >= prompts_.size() || prompts_[prompt].ended ? 0 : prompts_[prompt].handle;
 }
 
 RequestHandle ConversationRunner::accepted_handle(size_t prompt) const {

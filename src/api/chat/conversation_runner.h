@@ -8,12 +8,14 @@
 // is cancelled, at the latest when its handle is known. OnEnd is called once, after the last OnDone.
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "base/units.h"
 #include "tactus/engine.h"
 
 namespace tactus::api {
@@ -50,12 +52,15 @@ class ConversationRunner {
   bool submitted() const;                              // every prompt has been accepted by the engine
   RequestHandle handle(size_t prompt) const;           // 0: not accepted yet, or ended
   RequestHandle accepted_handle(size_t prompt) const;  // 0: not accepted yet
+  // As handle, but waits while the prompt is being submitted: its first tokens may arrive before Submit knows the
+  // handle. Not on the thread that submits.
+  RequestHandle AwaitHandle(size_t prompt, DurationNs timeout_ns) const;
 
  private:
   class PromptSink;
   struct Prompt {
     RequestHandle handle = 0;  // 0: not known yet
-    bool ended = false;
+    bool submitting = false, ended = false;
   };
 
   Status SubmitOne(size_t prompt, const std::shared_ptr<User>& user, const SubmitPrompt& submit);
@@ -64,6 +69,7 @@ class ConversationRunner {
 
   Engine& engine_;
   mutable std::mutex mutex_;
+  mutable std::condition_variable was_submitted_;
   std::vector<Prompt> prompts_;
   size_t open_ = 0;   // prompts that have neither ended nor been refused
   Status submitted_;  // the result of Submit so far

@@ -38,7 +38,7 @@
 namespace tactus::cli {
 namespace {
 
-constexpr DurationNs kLineEveryNs = 5 * kSecond;     // between progress lines, without a terminal
+constexpr DurationNs kReadingEveryNs = kSecond / 5;  // between two drawings while the input is read
 constexpr int64_t kParsedPerByte = 12;               // memory of a line while it is parsed
 constexpr int64_t kResultBytes = int64_t{64} << 20;  // bound on results not yet written
 constexpr int64_t kBytesPerToken = 2;                // input bytes per token, at least, in most texts
@@ -145,7 +145,7 @@ std::string TimeText(double seconds) {
   return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);
 }
 
-// A progress bar on a terminal; elsewhere a line every few seconds and one at the end.
+// A progress bar on a terminal; elsewhere one line, at the end.
 class BatchProgressBar {
  public:
   explicit BatchProgressBar(int64_t done_before) : done_before_(done_before) {}
@@ -155,9 +155,6 @@ class BatchProgressBar {
     if (terminal_) {
       const std::string bar(static_cast<size_t>(Percent(p) / 4), '#');
       std::fprintf(stderr, "\r[%-25s] %s\033[K", bar.c_str(), last_.c_str());
-    } else if (p.elapsed_ns >= next_ns_) {
-      next_ns_ = p.elapsed_ns + kLineEveryNs;
-      std::fprintf(stderr, "%s\n", last_.c_str());
     }
   }
   void End() const { std::fprintf(stderr, "%s\n", terminal_ ? "" : last_.c_str()); }
@@ -184,7 +181,6 @@ class BatchProgressBar {
 
   const bool terminal_ = isatty(STDERR_FILENO) == 1;
   const int64_t done_before_;
-  DurationNs next_ns_ = kLineEveryNs;
   std::string last_;
 };
 
@@ -192,15 +188,15 @@ void Say(std::string_view text) {
   std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
 }
 
-Result<std::unique_ptr<offline::Job>> OpenJob(const BatchOptions& o, const ShardOf& shard) {
+Result<std::unique_ptr<offline::Job>> OpenJob(const BatchOptions& o, const ShardOf& shard, StartLog* log) {
   offline::JobOptions options;
   options.overwrite = o.overwrite;
   options.most_line_bytes = o.max_line.bytes;
   options.seed = static_cast<uint64_t>(o.engine.seed);
-  options.progress = [&o, next_ns = SystemClock().NowNs() + kLineEveryNs](int64_t bytes) mutable {
-    if (SystemClock().NowNs() >= next_ns) {
-      next_ns += kLineEveryNs;
-      Say(fmt::format("reading {}: {} MiB", o.input, bytes >> 20));
+  options.progress = [&o, log, next_ns = SystemClock().NowNs() + kReadingEveryNs](int64_t bytes) mutable {
+    if (const TimeNs now_ns = SystemClock().NowNs(); now_ns >= next_ns) {
+      next_ns = now_ns + kReadingEveryNs;
+      log->Passing(fmt::format("reading {}: {} MiB", o.input, bytes >> 20));
     }
     return InterruptCount() == 0;
   };
@@ -208,7 +204,9 @@ Result<std::unique_ptr<offline::Job>> OpenJob(const BatchOptions& o, const Shard
   TACTUS_ASSIGN_OR_RETURN(options.settings, offline::SettingsOf(o.engine, model));
   options.settings.emplace_back("--strict-fields", o.strict_fields ? "on" : "off");
   options.settings.emplace_back("--shard", shard.of > 1 ? fmt::format("{}/{}", shard.index + 1, shard.of) : "");
-  TACTUS_ASSIGN_OR_RETURN(auto job, offline::Job::Open(FilesOf(o, shard), options));
+  auto opened = offline::Job::Open(FilesOf(o, shard), options);
+  log->Clear();
+  TACTUS_ASSIGN_OR_RETURN(auto job, std::move(opened));
   const offline::JobCounts counts = job->counts();
   const std::string by = o.engine.model.empty() ? "the default model" : Printable(o.engine.model);
   if (job->resumed()) {
@@ -317,7 +315,7 @@ Status Run(BatchOptions o, const CommandLine& line) {
   TACTUS_RETURN_IF_ERROR(FetchModels(&o.engine, &start));
   CatchTermination();
   CatchInterrupt();
-  TACTUS_ASSIGN_OR_RETURN(const auto job, OpenJob(o, shard));
+  TACTUS_ASSIGN_OR_RETURN(const auto job, OpenJob(o, shard, &start));
   const int64_t before = job->counts().done();
   if (job->counts().left() == 0) {
     PrintResult(o, *job, before, {});

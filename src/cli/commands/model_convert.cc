@@ -38,7 +38,7 @@ struct ConvertFlags {
   }
 };
 
-// Shows bytes, rate and the time that is left: on a terminal in one line, elsewhere now and then as a line.
+// Shows bytes, rate and the time that is left, in one line of a terminal.
 class ConvertProgress {
  public:
   explicit ConvertProgress(StartLog* log) : log_(log) {}
@@ -47,23 +47,19 @@ class ConvertProgress {
     if (InterruptCount() > 0) return Status(StatusCode::kCancelled, "stopped; no file was written");
     const TimeNs now = SystemClock().NowNs();
     if (start_ns_ == 0) start_ns_ = shown_ns_ = now;
-    if (now - shown_ns_ < (log_->terminal() ? kPassingTime : kLineTime)) return Status();
+    if (now - shown_ns_ < kPassingTime) return Status();
     shown_ns_ = now;
     const double seconds = static_cast<double>(now - start_ns_) * 1e-9, rate = static_cast<double>(done) / seconds;
     const std::string text =
         fmt::format("{} % of {}, {}/s, {:.0f} s left", 100 * done / std::max<int64_t>(total, 1), hub::SizeText(total),
                     hub::SizeText(static_cast<int64_t>(rate)), static_cast<double>(total - done) / rate);
-    if (log_->terminal()) {
-      log_->Passing(text);
-    } else {
-      log_->Line(text);
-    }
+    log_->Passing(text);
     return Status();
   }
   double Seconds() const { return static_cast<double>(SystemClock().NowNs() - start_ns_) * 1e-9; }
 
  private:
-  static constexpr DurationNs kPassingTime = kSecond / 5, kLineTime = 30 * kSecond;
+  static constexpr DurationNs kPassingTime = kSecond / 5;
   StartLog* const log_;
   TimeNs start_ns_ = 0, shown_ns_ = 0;
 };

@@ -14,7 +14,7 @@
 namespace tactus::cli {
 namespace {
 
-constexpr DurationNs kLineTime = 30 * kSecond;  // between lines of progress where no terminal is
+constexpr DurationNs kLineTime = 30 * kSecond;  // between lines of progress in a server's log
 constexpr double kRateSeconds = 5;              // over which the rate is averaged
 
 std::string ElapsedText(double seconds) {
@@ -24,7 +24,7 @@ std::string ElapsedText(double seconds) {
                         : fmt::format("{}:{:02} h", whole / 3600, whole % 3600 / 60);
 }
 
-// Shows progress: on a terminal in one line, elsewhere now and then as a line.
+// Shows progress: on a terminal in one line, in a server's log now and then as a line, elsewhere not at all.
 class DownloadProgress {
  public:
   DownloadProgress(std::string name, StartLog* log) : name_(std::move(name)), log_(log) {}
@@ -46,7 +46,7 @@ class DownloadProgress {
     }
     if (log_->terminal()) {
       log_->Passing(Text(p));
-    } else if (now - line_ns_ >= kLineTime) {
+    } else if (log_->server_log() && now - line_ns_ >= kLineTime) {
       line_ns_ = now;
       log_->Line(Text(p));
     }

@@ -21,6 +21,7 @@
 #include "cli/top/live_view.h"
 #include "cli/top/terminal.h"
 #include "http/client.h"
+#include "http/serving_options.h"
 
 namespace tactus::cli {
 namespace {
@@ -38,6 +39,7 @@ struct TopOptions {
   std::string url = "http://127.0.0.1:8000", api_key;
   bool once = false;
   DurationText interval{kSecond};
+  http::ReplicaTlsOptions tls;  // with the names that `tactus route` has for the same server
 
   template <class V>
   void VisitFields(V& v) {
@@ -50,6 +52,15 @@ struct TopOptions {
             {.unit = "duration",
              .help = "time between two lines where standard output is no terminal, and the time over which --once "
                      "measures rates"});
+    v.Group("TLS");
+    v.Field("replica-ca", tls.replica_ca,
+            {.help = "PEM file with the authorities that sign the certificate of an https URL; default: those of the "
+                     "system"});
+    v.Field("replica-cert", tls.replica_cert,
+            {.help = "PEM file with the certificate that is shown to a server that asks for one (--tls-client-ca)"});
+    v.Field("replica-key", tls.replica_key, {.help = "PEM file with its private key"});
+    v.Field("replica-tls-name", tls.replica_tls_name,
+            {.help = "name that the certificate of the server must have; default: the host of the URL"});
   }
 };
 
@@ -95,12 +106,12 @@ class EventHandler final : public http::ResponseHandler {
 
 class Top {
  public:
-  Top(const TopOptions& options, const http::Url& url, Clock& clock)
+  Top(const TopOptions& options, const http::Url& url, std::shared_ptr<http::TlsContext> tls, Clock& clock)
       : options_(options),
         clock_(clock),
         screen_(!options.once && Terminal::Usable()),
         path_(url.path == "/" ? "/events" : url.path + "/events"),
-        client_(url, {.connect_timeout_ns = kSilenceNs}, clock) {}
+        client_(url, {.connect_timeout_ns = kSilenceNs, .tls = std::move(tls)}, clock) {}
 
   int Run() {
     Connect();
@@ -143,7 +154,9 @@ class Top {
                                             : "the server has ended the stream";
     silent_ = false;
     // A wrong address is more likely than a server that will start.
-    if (first_frame_ns_ < 0 || options_.once) return End(kExitFailed, fmt::format("{}: {}", options_.url, why));
+    if (first_frame_ns_ < 0 || options_.once) {
+      return End(kExitFailed, fmt::format("{}: {}{}", options_.url, why, CertificateHint(why)));
+    }
     ConnectLater(why);
   }
 
@@ -165,9 +178,18 @@ class Top {
   }
   std::string WithHint(int code, const std::string& why) const {
     if (code == 401) return why + (options_.api_key.empty() ? "; give --api-key" : "; --api-key is another one");
+    if (code == 403 && why.find("client certificate") != std::string::npos)
+      return why + "; give --replica-cert and --replica-key";
     if (code == 403 && options_.api_key.empty()) return why + "; give a router's --admin-key as --api-key";
     if (code == 404 || code == 405) return why + "; it is not a server of Tactus, or an older one";
     return why;
+  }
+
+  // What to do about a server's certificate that was refused (http/transport.cc).
+  static std::string_view CertificateHint(std::string_view why) {
+    if (why.find("the certificate is refused") == std::string_view::npos) return "";
+    if (why.find("mismatch") != std::string_view::npos) return "; give the name in it as --replica-tls-name";
+    return "; give the file of its authority as --replica-ca";
   }
 
   void Connect() {
@@ -226,7 +248,15 @@ class Top {
     }
     typed_ += terminal_->Typed();
     if (terminal_->closed()) return End(kExitOk);
-    const bool key = !typed_.empty();
+    bool key = !typed_.empty();
+    if (terminal_->TakeStop()) {  // as by kill -TSTP
+      terminal_->Suspend();
+      key = true;
+    }
+    if (terminal_->TakeContinue()) {  // after a stop that this process did not see
+      terminal_->Take();
+      key = true;
+    }
     // A sequence may come in two pieces. Escape alone is a key after a tick.
     while (!typed_.empty() && !ended_) {
       if (typed_.front() == '\033' && typed_.size() < 3 && !std::exchange(half_key_, true)) break;
@@ -275,6 +305,7 @@ class Top {
   }
 
   void OnKey(Key key, char character) {
+    if (key == Key::kNone && character == 26) return terminal_->Suspend();  // Ctrl-Z
     if (typing_filter_) return OnFilterKey(key, character);
     const LiveView& view = paused_ ? *paused_ : view_;
     const size_t orders = SortNames(view.fleet()).size();
@@ -327,9 +358,6 @@ class Top {
         } else {
           paused_ = view_;
         }
-        return;
-      case 26:  // Ctrl-Z
-        terminal_->Suspend();
         return;
       default:
         return;
@@ -409,9 +437,14 @@ int TopCommand(const Args& args) {
                  FormatDuration(options.interval.ns).c_str());
     return kExitUsage;
   }
+  auto tls = options.tls.Context();
+  if (!tls.ok()) {
+    std::fprintf(stderr, "tactus top: %s\n", tls.status().message().c_str());
+    return kExitUsage;
+  }
   CatchTermination();  // the terminal is restored first
   CatchInterrupt(kLastInterrupt);
-  return Top(options, *url, SystemClock()).Run();
+  return Top(options, *url, std::move(*tls), SystemClock()).Run();
 }
 
 }  // namespace tactus::cli

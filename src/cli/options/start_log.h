@@ -23,6 +23,7 @@ class StartLog {
   // On a terminal: one line that the next one replaces. Elsewhere nothing.
   void Passing(std::string_view text);
   bool terminal() const { return terminal_; }
+  bool server_log() const { return log_ != nullptr; }  // the lines go to a server's log
   // Erases the temporary line before other output.
   void Clear();
 

@@ -23,7 +23,7 @@ constexpr std::string_view kLeave = "\033[0m\033[?7h\033[?25h\033[?1049l";
 constexpr int kFatal[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 
 termios g_before;
-std::atomic<bool> g_has_keys{false}, g_entered{false};
+std::atomic<bool> g_has_keys{false}, g_entered{false}, g_stop{false}, g_continued{false};
 
 // Async-signal-safe.
 void GiveBack() {
@@ -35,6 +35,21 @@ void GiveBack() {
 void OnFatal(int signal) {
   GiveBack();
   raise(signal);  // the handler is reset: the default action follows
+}
+
+void OnStop(int) {
+  g_stop = true;
+}
+void OnContinue(int) {
+  g_continued = true;
+}
+
+// SA_RESTART: neither signal shall end a read or a write.
+void Handle(int signal, void (*handler)(int)) {
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigaction(signal, &action, nullptr);
 }
 
 bool WriteAll(std::string_view text) {
@@ -82,12 +97,16 @@ Terminal::Terminal() : colours_(Environment("NO_COLOR").empty()) {
     action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
     sigaction(signal, &action, nullptr);
   }
+  g_stop = g_continued = false;
+  Handle(SIGTSTP, OnStop);
+  Handle(SIGCONT, OnContinue);
   Enter();
 }
 
 Terminal::~Terminal() {
   Leave();
   for (const int signal : kFatal) ::signal(signal, SIG_DFL);
+  for (const int signal : {SIGTSTP, SIGCONT}) ::signal(signal, SIG_DFL);
 }
 
 void Terminal::Enter() {
@@ -98,7 +117,7 @@ void Terminal::Enter() {
     keys.c_cc[VSUSP] = _POSIX_VDISABLE;
     keys.c_cc[VMIN] = 0;
     keys.c_cc[VTIME] = 0;
-    tcsetattr(STDIN_FILENO, TCSANOW, &keys);
+    while (tcsetattr(STDIN_FILENO, TCSANOW, &keys) != 0 && errno == EINTR && InterruptCount() == 0) continue;
   }
   g_entered = true;
   WriteAll(kEnter);
@@ -110,8 +129,19 @@ void Terminal::Leave() {
 
 void Terminal::Suspend() {
   Leave();
+  Handle(SIGTSTP, SIG_DFL);
   raise(SIGTSTP);
+  Handle(SIGTSTP, OnStop);
+  g_stop = g_continued = false;
   Enter();
+}
+
+bool Terminal::TakeStop() {
+  return g_stop.exchange(false);
+}
+
+bool Terminal::TakeContinue() {
+  return g_continued.exchange(false);
 }
 
 Terminal::Size Terminal::size() const {

@@ -36,6 +36,12 @@ class Terminal {
   bool Show(const std::vector<Line>& lines, Size size);
   // Gives the terminal back and stops the process, as Ctrl-Z does; returns once it goes on.
   void Suspend();
+  // True: SIGTSTP came since the last call; then call Suspend.
+  bool TakeStop();
+  // True: the process went on after another stop (SIGSTOP) since the last call; then call Take.
+  bool TakeContinue();
+  // Takes the terminal again, whose settings and screen may be another program's by now.
+  void Take() { Enter(); }
 
  private:
   void Enter();

@@ -14,6 +14,7 @@ struct EppOptions : http::ListenOptions {
   FleetOptions fleet;
   int64_t grpc_port = 9002, health_port = 9003, metrics_port = 9090;  // 0: any free port, printed at start
   std::string tls_cert, tls_key;
+  std::string tls_ports = "all";
   std::string body_mode = "full-duplex";
   int64_t fallbacks = 0;
   int64_t max_requests_per_replica = 0;
@@ -39,9 +40,15 @@ struct EppOptions : http::ListenOptions {
             {.min = 0, .max = 65535, .help = "port of the gRPC health service; 0: any free one"});
     v.Field("metrics-port", metrics_port,
             {.min = 0, .max = 65535, .help = "port of /metrics, /health and /ready (HTTP); 0: any free one"});
-    v.Field("tls-cert", tls_cert,
-            {.help = "PEM file with the certificate of --grpc-port, followed by its chain; default: no TLS"});
+    v.Field(
+        "tls-cert", tls_cert,
+        {.help = "PEM file with the certificate of the ports, followed by its chain; read again at SIGHUP; default: "
+                 "no TLS"});
     v.Field("tls-key", tls_key, {.help = "PEM file with its private key"});
+    v.Field("tls-ports", tls_ports,
+            {.choices = "all|grpc-and-metrics|grpc",
+             .help = "ports that use TLS if there is a certificate; Kubernetes' gRPC probes need a health port "
+                     "without it"});
     v.Field("body-mode", body_mode,
             {.choices = "full-duplex|streamed|buffered|none",
              .help = "mode of bodies if the data plane does not state it (Envoy does)"});

@@ -1,6 +1,8 @@
 #include "fleet/picker/picker_server.h"
 
 #include <fmt/format.h>
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
 #include <grpc/support/log.h>
 #include <grpc/support/time.h>
 #include <grpcpp/generic/async_generic_service.h>
@@ -11,14 +13,16 @@
 #include <atomic>
 #include <optional>
 
-#include "base/input_file.h"
 #include "base/json_text.h"
 #include "fleet/picker/ext_proc_service.h"
 #include "http/acceptor.h"
 #include "http/access.h"
 #include "http/connection_places.h"
 #include "http/server.h"
+#include "http/serving_options.h"
 #include "http/serving_process.h"
+#include "http/tls.h"
+#include "results/obs/prometheus_text.h"
 
 namespace tactus::fleet {
 namespace {
@@ -32,7 +36,6 @@ constexpr int kPingMs = 30'000, kPingAnswerMs = 10'000;
 constexpr int64_t kGrpcBytes = 64 << 20;        // for connections and streams, besides their messages
 constexpr int kGreetingMs = 10'000;             // time for a connection to send its HTTP/2 preface
 constexpr int kMessageOverheadBytes = 1 << 20;  // for headers and metadata besides a body
-constexpr int64_t kPemBytes = 1 << 20;
 constexpr DurationNs kTickNs = 50 * kMillisecond;
 
 BodyMode ModeNamed(const std::string& name) {
@@ -41,24 +44,51 @@ BodyMode ModeNamed(const std::string& name) {
   return name == "none" ? BodyMode::kNone : BodyMode::kFullDuplex;
 }
 
-Result<std::shared_ptr<grpc::ServerCredentials>> Credentials(const EppOptions& options) {
-  if (options.tls_cert.empty() && options.tls_key.empty()) return grpc::InsecureServerCredentials();
-  if (options.tls_cert.empty() || options.tls_key.empty()) {
-    const char* missing = options.tls_cert.empty() ? "tls-cert" : "tls-key";
-    return InvalidArgument(fmt::format("--{} is not set; TLS needs both --tls-cert and --tls-key", missing), missing);
+// The certificate that new connections get. gRPC asks for it at each handshake.
+struct ReloadedCertificate {
+  std::shared_ptr<http::TlsContext> tls;
+  std::atomic<uint64_t> loads{1};
+};
+
+// gRPC's C++ library has no credentials whose certificate changes on request, its C library has. (The C++ ones that
+// watch files read them at intervals, and accept a pair that does not fit.)
+class ReloadedCredentials final : public grpc::ServerCredentials {
+ public:
+  explicit ReloadedCredentials(std::shared_ptr<ReloadedCertificate> certificate)
+      : certificate_(std::move(certificate)),
+        credentials_(grpc_ssl_server_credentials_create_with_options(
+            grpc_ssl_server_credentials_create_options_using_config_fetcher(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE,
+                                                                            Fetch, this))) {}
+  // After the server's end, whose handshakes call Fetch.
+  ~ReloadedCredentials() override { grpc_server_credentials_release(credentials_); }
+  void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {}
+
+ private:
+  int AddPortToServer(const std::string& address, grpc_server* server) override {
+    return grpc_server_add_http2_port(server, address.c_str(), credentials_);
   }
-  const auto read = [](const char* flag, const std::string& path) -> Result<std::string> {
-    auto text = ReadInputFile(path, kPemBytes);
-    if (!text.ok()) return InvalidArgument(fmt::format("--{}: {}", flag, text.status().message()), flag);
-    if (text->find("-----BEGIN ") != std::string::npos) return text;
-    return InvalidArgument(fmt::format("--{}: {} is not a PEM file", flag, path), flag);
-  };
-  grpc::SslServerCredentialsOptions tls;
-  grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
-  TACTUS_ASSIGN_OR_RETURN(pair.cert_chain, read("tls-cert", options.tls_cert));
-  TACTUS_ASSIGN_OR_RETURN(pair.private_key, read("tls-key", options.tls_key));
-  tls.pem_key_cert_pairs.push_back(std::move(pair));
-  return grpc::SslServerCredentials(tls);
+  // Called before each handshake, by the one thread that accepts connections (gRPC has no lock here).
+  static grpc_ssl_certificate_config_reload_status Fetch(void* self, grpc_ssl_server_certificate_config** config) {
+    auto* const me = static_cast<ReloadedCredentials*>(self);
+    const uint64_t loads = me->certificate_->loads.load();
+    if (loads == me->fetched_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
+    const http::TlsContext::Pem pem = me->certificate_->tls->Current();
+    if (pem.certificate.empty() || pem.key.empty()) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_FAIL;  // no memory
+    const grpc_ssl_pem_key_cert_pair pair{pem.key.c_str(), pem.certificate.c_str()};
+    // gRPC wants authorities for clients even where it asks them for no certificate.
+    *config = grpc_ssl_server_certificate_config_create(pem.certificate.c_str(), &pair, 1);
+    me->fetched_ = loads;
+    return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
+  }
+
+  const std::shared_ptr<ReloadedCertificate> certificate_;
+  uint64_t fetched_ = 0;
+  grpc_server_credentials* const credentials_;
+};
+
+std::shared_ptr<grpc::ServerCredentials> Credentials(const std::shared_ptr<ReloadedCertificate>& certificate) {
+  if (certificate == nullptr) return grpc::InsecureServerCredentials();
+  return std::make_shared<ReloadedCredentials>(certificate);
 }
 
 std::string AddressOf(const std::string& host, int64_t port) {
@@ -81,13 +111,14 @@ std::string GoAway(std::string_view why) {
 
 // A gRPC server behind our own listener: gRPC's own one stops permanently if descriptors run out.
 struct GrpcServer {
+  std::shared_ptr<grpc::ServerCredentials> credentials;  // destroyed last: handshakes use them
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> door;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<http::Acceptor> listener;  // destroyed first
 
   // `builder` has the services.
   Status Start(const char* flag, const std::string& host, int64_t port, int64_t connections,
-               std::shared_ptr<grpc::ServerCredentials> credentials, grpc::ServerBuilder& builder) {
+               const std::shared_ptr<ReloadedCertificate>& certificate, grpc::ServerBuilder& builder) {
     const std::string why =
         fmt::format("the limit of {} connections, or of half as many per client, is reached (ulimit -n)", connections);
     auto listening = http::Acceptor::Listen(
@@ -98,8 +129,9 @@ struct GrpcServer {
                                 flag, AddressOf(host, port), listening.status().message()),
                     flag);
     }
+    credentials = Credentials(certificate);
     using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
-    door = builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, std::move(credentials));
+    door = builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, credentials);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingAnswerMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -135,6 +167,7 @@ struct PickerServer::Impl final : http::Handler {
   Picker& picker;
   EndpointSource& source;
   std::atomic<bool> seen_ready{false}, stopping{false};
+  std::shared_ptr<ReloadedCertificate> certificate;  // null: no TLS
   std::shared_ptr<grpc::Service> service;
   grpc::CallbackGenericService others;  // for health_server, which needs a service besides gRPC's own
   GrpcServer service_server, health_server;
@@ -144,7 +177,11 @@ struct PickerServer::Impl final : http::Handler {
 Status PickerServer::Impl::Start(const EppOptions& options, Clock& clock) {
   if (options.host.empty()) return InvalidArgument("--host is empty; use an address such as 127.0.0.1", "host");
   TACTUS_RETURN_IF_ERROR(http::CheckBodyLimits(options.max_body.bytes, options.max_body_total.bytes));
-  TACTUS_ASSIGN_OR_RETURN(auto credentials, Credentials(options));
+  TACTUS_ASSIGN_OR_RETURN(auto tls, http::ListenerTls(options.tls_cert, options.tls_key, {}));
+  if (tls != nullptr) {
+    certificate = std::make_shared<ReloadedCertificate>();
+    certificate->tls = std::move(tls);
+  }
   gpr_set_log_function([](gpr_log_func_args*) {});  // errors are reported here, once
   grpc::EnableDefaultHealthCheckService(true);
   service = MakeExtProcService(picker, ModeNamed(options.body_mode));
@@ -160,11 +197,10 @@ Status PickerServer::Impl::Start(const EppOptions& options, Clock& clock) {
   const int64_t connections = http::RoomWithin(files, kMostConnections, 1).connections;
   const int64_t probes = std::clamp<int64_t>(connections / 8, 2, 256);
   TACTUS_RETURN_IF_ERROR(service_server.Start("grpc-port", options.host, options.grpc_port,
-                                              std::max<int64_t>(2, connections - probes), std::move(credentials),
-                                              serving));
+                                              std::max<int64_t>(2, connections - probes), certificate, serving));
   probed.RegisterCallbackGenericService(&others);
   TACTUS_RETURN_IF_ERROR(health_server.Start("health-port", options.host, options.health_port, probes,
-                                             grpc::InsecureServerCredentials(), probed));
+                                             options.tls_ports == "all" ? certificate : nullptr, probed));
   TellHealth();
   http::ServerOptions http;
   http.host = options.host;
@@ -174,6 +210,7 @@ Status PickerServer::Impl::Start(const EppOptions& options, Clock& clock) {
   http.max_body_bytes = 4096;
   http.max_body_total_bytes = 1 << 20;
   http.tick_ns = kTickNs;
+  if (certificate != nullptr && options.tls_ports != "grpc") http.tls = certificate->tls;
   auto listening = http::Server::Listen(http, this, clock);
   if (!listening.ok()) {
     return Status(listening.status().code(), "--metrics-port: " + listening.status().message(), "metrics-port");
@@ -203,7 +240,14 @@ std::optional<http::HttpResponse> PickerServer::Impl::CheckHead(const http::Http
 void PickerServer::Impl::Handle(std::shared_ptr<http::Exchange> exchange) {
   const std::string& path = exchange->request().path;
   if (path == "/metrics") {
-    exchange->Respond({.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = picker.MetricsText()});
+    std::string text = picker.MetricsText();
+    if (certificate != nullptr) {
+      results::PrometheusText about({});
+      about.Gauge("tactus_tls_not_after_seconds", "End of the validity of the listener's certificate, Unix time.",
+                  static_cast<double>(certificate->tls->not_after_s()));
+      text += about.Take();
+    }
+    exchange->Respond({.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = std::move(text)});
   } else if (path == "/health" || Ready()) {
     exchange->Respond({.body = "{\"status\": \"ok\"}\n"});
   } else {
@@ -237,6 +281,17 @@ int PickerServer::health_port() const {
 }
 int PickerServer::metrics_port() const {
   return impl_->http_server->port();
+}
+
+Status PickerServer::ReloadTls() {
+  if (impl_->certificate == nullptr) return Status();
+  TACTUS_RETURN_IF_ERROR(impl_->certificate->tls->Reload());
+  impl_->certificate->loads.fetch_add(1);
+  return Status();
+}
+
+std::string PickerServer::TlsWarning() const {
+  return impl_->certificate == nullptr ? std::string() : impl_->certificate->tls->Warning();
 }
 
 bool PickerServer::Stop(DurationNs timeout_ns) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/clock.h"
 #include "fleet/picker/epp_options.h"
@@ -31,6 +32,11 @@ class PickerServer {
   int grpc_port() const;
   int health_port() const;
   int metrics_port() const;
+  // New connections use --tls-cert and --tls-key as they are now; open streams go on. An error, which names the
+  // option, changes nothing. Without TLS it does nothing.
+  Status ReloadTls();
+  // A problem of the certificate that lets connections be made, such as its end; empty: none.
+  std::string TlsWarning() const;
   // Accepts no new streams; returns when the open ones have ended (true), or when the time is over and they were cut
   // off.
   bool Stop(DurationNs timeout_ns);

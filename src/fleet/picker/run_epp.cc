@@ -19,13 +19,14 @@
 namespace tactus::fleet {
 namespace {
 
-void Reload(const EppOptions& options, http::ServerLog* file, WatchedFleet* fleet, const http::Log& log) {
+void Reload(const EppOptions& options, http::ServerLog* file, WatchedFleet* fleet, PickerServer* server,
+            const http::Log& log) {
   std::vector<std::pair<const char*, Status>> done;
   if (file != nullptr) done.emplace_back("the log", file->Reopen());
+  if (!options.tls_cert.empty()) done.emplace_back("certificates", server->ReloadTls());
   done.emplace_back("certificates for replicas", fleet->ReloadTls());
   http::LogReload(done, {}, log);
-  if (!options.tls_cert.empty())
-    log("warning: reload: gRPC keeps the certificate of the start (--tls-cert); a restart applies another one");
+  if (const std::string warning = server->TlsWarning(); !warning.empty()) log("warning: " + warning);
 }
 
 Status Run(const EppOptions& options, const WatchedFleet::Log& log, http::ServerLog* file) {
@@ -64,7 +65,7 @@ Status Run(const EppOptions& options, const WatchedFleet::Log& log, http::Server
     manager.Alive();
     if (!signals.TakeReload()) continue;
     manager.Reloading();
-    Reload(options, file, fleet.get(), log);
+    Reload(options, file, fleet.get(), server.get(), log);
     manager.Ready(state);
   }
   manager.Stopping();

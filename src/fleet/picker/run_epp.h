@@ -12,7 +12,8 @@ namespace tactus::fleet {
 
 // Returns after SIGTERM or SIGINT and at most --shutdown-timeout; a second signal ends the process. kInvalidArgument
 // names the option. Must be called before any other thread runs.
-// SIGHUP opens `file`, the file of the log (may be null), again, and reads the certificates for replicas again.
+// SIGHUP opens `file`, the file of the log (may be null), again, and reads the certificates of the ports and those for
+// replicas again.
 Status RunEpp(const EppOptions& options, const std::function<void(std::string_view line)>& log,
               http::ServerLog* file = nullptr);
 

@@ -227,10 +227,10 @@ void Generation::Left() {
   End(std::move(lock));
 }
 
-Result<RequestHandle> Generation::MovableHandle() {
+Result<RequestHandle> Generation::MovableHandle(DurationNs timeout_ns) {
+  const RequestHandle handle = over() ? 0 : runner_.AwaitHandle(0, timeout_ns);
   std::lock_guard lock(mutex_);
-  const RequestHandle handle = over() || in_engine_.size() != 1 ? 0 : runner_.handle(0);
-  if (handle == 0) return NotFound("the request is not running here");
+  if (over() || in_engine_.size() != 1 || handle == 0) return NotFound("the request is not running here");
   if (!cannot_move_.empty()) return InvalidArgument(cannot_move_);
   return handle;
 }

@@ -78,8 +78,8 @@ class Generation final : public Call, public api::ConversationRunner::User {
     int64_t created = 0;
   };
   // kNotFound: the request is over, or has not reached the engine. kInvalidArgument: it cannot move; the message has
-  // the reason.
-  Result<RequestHandle> MovableHandle();
+  // the reason. A request whose submission is in progress is waited for.
+  Result<RequestHandle> MovableHandle(DurationNs timeout_ns);
   Origin origin();
   const std::string& request_id() const { return request_id_; }
   // The request's progress, to choose requests to move.

@@ -20,7 +20,7 @@ class Outgoing {
       : generation_(generation), port_(port), peer_(peer), timeout_ns_(timeout_ns), clock_(clock) {}
 
   Result<Moved> Go() {
-    TACTUS_ASSIGN_OR_RETURN(handle_, generation_.MovableHandle());
+    TACTUS_ASSIGN_OR_RETURN(handle_, generation_.MovableHandle(timeout_ns_));
     Json begin = JsonOf(port_.format());
     begin["kind"] = "begin";
     begin["version"] = kMigrationVersion;
