@@ -373,7 +373,7 @@ class FakeRun:
     """The part of a run that cells.Bench uses."""
 
     def __init__(self, rounds=2):
-        self.args = argparse.Namespace(rounds=rounds, quick=False)
+        self.args = argparse.Namespace(rounds=rounds, quick=False, contexts=[128, 1024])
         self.result, self.notes = {"cells": {}}, []
         self.note = self.notes.append
         self.progress = self.save = lambda *_: None
@@ -504,10 +504,10 @@ class CommandLine(unittest.TestCase):
     def test_bad_input_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
             self.assertIn("setup.sh", self.refused("--cache", folder + "/nope"))
-            self.assertIn(
-                "fp8 unknown; there are int8, bf16, int4", self.refused("--cache", folder, "--formats", "fp8")
-            )
+            known = "fp8 unknown; there are int8, bf16, int4"
+            self.assertIn(known, self.refused("--cache", folder, "--formats", "fp8"))
             self.assertIn("--parts: all unknown", self.refused("--cache", folder, "--parts", "all"))
+            self.assertIn("--contexts: 64 unknown", self.refused("--cache", folder, "--contexts", "128,64"))
             self.assertIn("--engines: vllm unknown", self.refused("--cache", folder, "--engines", "vllm"))
             self.assertIn("has no tactus", self.refused("--cache", folder, "--build", folder))
 
