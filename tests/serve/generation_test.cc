@@ -71,7 +71,7 @@ TEST_F(GenerationTest, TheBodyOfAMovableRequestIsCountedUntilItEnds) {
     const json body = Body({{"stream", true}});
     auto exchange = Start(body, {{"x-tactus-route", "1"}});
     engine_.AwaitLive(1);
-    EXPECT_TRUE(generation_->MovableHandle().ok()) << generation_->MovableHandle().status().ToString();
+    EXPECT_TRUE(generation_->MovableHandle(kSecond).ok()) << generation_->MovableHandle(kSecond).status().ToString();
     EXPECT_EQ(generation_->origin().body, body.dump());
     EXPECT_EQ(context_->kept_bodies->held(), static_cast<int64_t>(body.dump().size()));
     leaves ? exchange->Leave() : engine_.Release();
@@ -87,7 +87,7 @@ TEST_F(GenerationTest, ALongBodyIsNotKeptAndItsRequestStays) {
       Start(Body({{"metadata", {{"k", std::string(BodyLimits::kLongestKeptBody, 'x')}}}}), {{"x-tactus-route", "1"}});
   engine_.AwaitLive(1);
   EXPECT_EQ(context_->kept_bodies->held(), 0);
-  const std::string why = generation_->MovableHandle().status().message();
+  const std::string why = generation_->MovableHandle(kSecond).status().message();
   EXPECT_NE(why.find("at most 1048576 are kept"), std::string::npos) << why;
   engine_.Release();
   EXPECT_EQ(exchange->Answer().status, 200);
@@ -101,7 +101,7 @@ TEST_F(GenerationTest, ARequestStaysIfKeptBodiesHaveNoRoom) {
   auto exchange = Start(Body(), {{"x-tactus-route", "1"}});
   engine_.AwaitLive(1);
   EXPECT_EQ(context_->kept_bodies->held(), 90);
-  const std::string why = generation_->MovableHandle().status().message();
+  const std::string why = generation_->MovableHandle(kSecond).status().message();
   EXPECT_NE(why.find("other bodies use 100"), std::string::npos) << why;
   engine_.Release();
   EXPECT_EQ(exchange->Answer().status, 200);
