@@ -173,6 +173,21 @@ class ScreenTest(TopCase):
         self.assertEqual(terminal.exit_status(), 130)
         self.assert_given_back(terminal)
 
+    def test_an_ignored_sigtstp_stays_ignored(self):
+        server = self.serve()
+        environment = {**ENVIRONMENT, "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+        command = f"trap '' TSTP; exec {BINARY} top {server.url}"
+        terminal = PseudoTerminal("sh", "-c", command, lines=30, columns=110, environment=environment)
+        self.addCleanup(terminal.close)
+        terminal.wait_for_text("no request runs")
+        terminal.process.send_signal(signal.SIGTSTP)
+        terminal.type("\x1a/abc")
+        terminal.wait_for_text("filter: abc")
+        self.assertEqual(terminal.shown.count("\x1b[?1049h"), 1, "the terminal was given back and taken again")
+        terminal.type("\x1b")
+        terminal.type("q")
+        self.assertEqual(terminal.exit_status(), 0)
+
     def test_it_connects_again_when_the_server_restarts(self):
         server = self.serve()
         port = int(server.url.rsplit(":", 1)[1])

@@ -98,7 +98,9 @@ Terminal::Terminal() : colours_(Environment("NO_COLOR").empty()) {
     sigaction(signal, &action, nullptr);
   }
   g_stop = g_continued = false;
-  Handle(SIGTSTP, OnStop);
+  struct sigaction before = {};
+  stoppable_ = sigaction(SIGTSTP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN;
+  if (stoppable_) Handle(SIGTSTP, OnStop);
   Handle(SIGCONT, OnContinue);
   Enter();
 }
@@ -106,7 +108,8 @@ Terminal::Terminal() : colours_(Environment("NO_COLOR").empty()) {
 Terminal::~Terminal() {
   Leave();
   for (const int signal : kFatal) ::signal(signal, SIG_DFL);
-  for (const int signal : {SIGTSTP, SIGCONT}) ::signal(signal, SIG_DFL);
+  if (stoppable_) ::signal(SIGTSTP, SIG_DFL);
+  ::signal(SIGCONT, SIG_DFL);
 }
 
 void Terminal::Enter() {
@@ -128,6 +131,7 @@ void Terminal::Leave() {
 }
 
 void Terminal::Suspend() {
+  if (!stoppable_) return;
   Leave();
   Handle(SIGTSTP, SIG_DFL);
   raise(SIGTSTP);

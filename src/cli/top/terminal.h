@@ -34,7 +34,8 @@ class Terminal {
   bool closed() const { return closed_; }
   // Shows these lines from the top; what is left of the screen becomes empty. False: it cannot be written.
   bool Show(const std::vector<Line>& lines, Size size);
-  // Gives the terminal back and stops the process, as Ctrl-Z does; returns once it goes on.
+  // Gives the terminal back and stops the process, as Ctrl-Z does; returns once it goes on. Does nothing if SIGTSTP was
+  // ignored at the start, as for a program without a shell that would continue it.
   void Suspend();
   // True: SIGTSTP came since the last call; then call Suspend.
   bool TakeStop();
@@ -48,7 +49,7 @@ class Terminal {
   void Leave();
 
   const bool colours_;
-  bool closed_ = false;
+  bool closed_ = false, stoppable_ = false;
 };
 
 }  // namespace tactus::cli

@@ -82,7 +82,7 @@ class ReloadedCredentials final : public grpc::ServerCredentials {
   }
 
   const std::shared_ptr<ReloadedCertificate> certificate_;
-  uint64_t fetched_ = 0;
+  std::atomic<uint64_t> fetched_{0};
   grpc_server_credentials* const credentials_;
 };
 

@@ -30,14 +30,14 @@ inline int64_t CutTokens(const PackedTokens& x, int64_t most, int64_t panels, in
   return MinOf(x.tokens, MaxOf(by_memory, MaxOf(by_time, by_threads)));
 }
 
-// The tokens of one of `cuts` blocks, at most `most`. Large blocks begin at whole tiles, of 4 or 6 rows, if none
-// exceeds `most` by that: 25 rows would be five tiles of 5.
+// The tokens of one of `cuts` blocks, at most `most` rows. Large blocks begin at whole tiles of 4 or 6 rows, because 25
+// rows would be five tiles of 5, unless a block could exceed `most` then.
 struct TokenCut {
   int64_t first, count;
   TokenCut(const PackedTokens& x, int64_t cut, int64_t cuts, int64_t most) {
     constexpr int64_t kTiles = 12;
     const int64_t tokens = x.tokens;
-    const bool whole = tokens >= kTaskRows * cuts && CeilDiv(tokens, cuts) + kTiles <= most / x.format.parts;
+    const bool whole = x.rows() >= kTaskRows * cuts && CeilDiv(tokens, cuts) + kTiles <= most / x.format.parts;
     const auto begin = [&](int64_t c) {
       const int64_t at = tokens * c / cuts;
       return whole && c < cuts ? at / kTiles * kTiles : at;

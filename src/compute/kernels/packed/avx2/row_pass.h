@@ -134,8 +134,7 @@ struct RowPassState {
 
 struct NibbleRowPass {
   template <int kGroups>
-  static __attribute__((noinline)) void RunGroups(const TileRun& run, const RowPassState& initial) {
-    RowPassState s = initial;
+  static __attribute__((noinline)) void RunGroups(const TileRun& run, RowPassState& s) {
     const __m256i mask = _mm256_set1_epi8(0xf);
     const std::byte *w = run.weights->codes, *x = run.x, *ahead = run.ahead;
     const auto* t = reinterpret_cast<const std::byte*>(run.terms);
