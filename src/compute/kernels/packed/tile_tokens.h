@@ -11,6 +11,7 @@
 namespace tactus::compute {
 namespace {
 
+// Codes of 4 bits have no tiles of D::kOpenedRows rows, because as many rows use opened codes.
 template <class D, bool kU4, bool kLong>
 void RunIntTileOf(int64_t rows, const TileRun& run) {
   static_assert(D::kRows <= kMostTileRows);
@@ -21,13 +22,13 @@ void RunIntTileOf(int64_t rows, const TileRun& run) {
   if constexpr (D::kRows >= 3) {
     if (rows == 3) return RunIntTile<D, kU4, kLong, 3>(run);
   }
-  if constexpr (D::kRows >= 4) {
+  if constexpr (D::kRows >= 4 && (!kU4 || D::kOpenedRows > 4)) {
     if (rows == 4) return RunIntTile<D, kU4, kLong, 4>(run);
   }
-  if constexpr (D::kRows >= 5) {
+  if constexpr (D::kRows >= 5 && (!kU4 || D::kOpenedRows > 5)) {
     if (rows == 5) return RunIntTile<D, kU4, kLong, 5>(run);
   }
-  if constexpr (D::kRows >= 6) {
+  if constexpr (D::kRows >= 6 && (!kU4 || D::kOpenedRows > 6)) {
     if (rows == 6) return RunIntTile<D, kU4, kLong, 6>(run);
   }
 }

@@ -179,6 +179,7 @@ struct ByteDotsAvx2 : BaseAvx2 {
   using Part = __m256i;
   static Codes Prepare(__m256i v) { return v; }
   static X LoadX(const std::byte* p) { return Spread4(p); }
+  static constexpr bool HasLoop(int) { return false; }
   static constexpr bool HasPass(int rows) { return rows >= 4; }
   static constexpr bool kPassesZeros = true, kHasRowPass = kBits == 4;
   static void RowPass(const TileRun& run) { NibbleRowPass::Run(run); }
@@ -188,14 +189,6 @@ struct ByteDotsAvx2 : BaseAvx2 {
   }
   static Part ZeroPart() { return _mm256_setzero_si256(); }
   static Part Dot(Part sum, Codes w, X x) { return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x)); }
-  template <bool kU4, int kRows>
-  static void Loop(const std::byte* w, const std::byte* end, const std::byte* x, Int (&sums)[kRows][2]) {
-    if constexpr (kU4) {
-      NibbleLoop::Run<kRows>(w, end, x, _mm256_set1_epi8(0xf), sums);
-    } else {
-      ByteLoop::Run<kRows>(w, end, x, _mm256_setzero_si256(), sums);
-    }
-  }
   static Int Widen(Part sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
   static Int WidenUpper(Part sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(256)); }
 };

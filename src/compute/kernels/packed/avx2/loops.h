@@ -27,7 +27,6 @@ namespace {
   "vpbroadcastd " at "(%[x]), %%ymm14\n\t" mul " %%ymm14, %%ymm12, %%ymm15\n\t" mul                                   \
   " %%ymm14, %%ymm13, %%ymm14\n\t" add " %%ymm15, %%ymm" #a ", %%ymm" #a "\n\t" add " %%ymm14, %%ymm" #b ", %%ymm" #b \
   "\n\t"
-#define TACTUS_BYTES(at, a, b) TACTUS_MULTIPLY("vpmaddubsw", "vpaddw", at, a, b)
 #define TACTUS_WORDS(at, a, b) TACTUS_MULTIPLY("vpmaddwd", "vpaddd", at, a, b)
 #define TACTUS_VNNI(at, a, b)                                                         \
   "vpbroadcastd " at "(%[x]), %%ymm14\n\t%{vex%} vpdpbusd %%ymm14, %%ymm12, %%ymm" #a \
@@ -51,11 +50,8 @@ namespace {
 #define TACTUS_FIRST(at, a, b) TACTUS_PAIR(at, a)
 #define TACTUS_SECOND(at, a, b) TACTUS_PAIR(at, b)
 
-#define TACTUS_BODY_BYTES(ROWS) TACTUS_LOAD("0") ROWS(TACTUS_BYTES, "0", "128") "add $4, %[x]\n\t"
 #define TACTUS_BODY_VNNI(ROWS) TACTUS_LOAD("0") ROWS(TACTUS_VNNI, "0", "128") "add $4, %[x]\n\t"
 #define TACTUS_BODY_WORDS(ROWS) TACTUS_LOAD("0") ROWS(TACTUS_WORDS, "0", "256") "add $4, %[x]\n\t"
-#define TACTUS_BODY_NIBBLES(ROWS) \
-  TACTUS_LOAD_LOW ROWS(TACTUS_BYTES, "0", "128") TACTUS_LOAD_HIGH ROWS(TACTUS_BYTES, "4", "128") "add $8, %[x]\n\t"
 #define TACTUS_BODY_VNNI_NIBBLES(ROWS) \
   TACTUS_LOAD_LOW ROWS(TACTUS_VNNI, "0", "128") TACTUS_LOAD_HIGH ROWS(TACTUS_VNNI, "4", "128") "add $8, %[x]\n\t"
 #define TACTUS_SPLIT8(at) \
@@ -81,23 +77,14 @@ namespace {
 
 #define TACTUS_BODY_F32(ROWS) TACTUS_LOAD("0") ROWS(TACTUS_FLOATS, "0", "512") "add $4, %[x]\n\t"
 
-// Sums of a row, in memory at `at`: loaded and stored; or cleared, and at the end widened from 16 bits and added.
+// Sums of a row, in memory at `at`.
 #define TACTUS_LOAD_SUMS(at, a, b) "vmovdqa " at "(%[sums]), %%ymm" #a "\n\tvmovdqa " at "+32(%[sums]), %%ymm" #b "\n\t"
 #define TACTUS_STORE_SUMS(at, a, b) \
   "vmovdqa %%ymm" #a ", " at "(%[sums])\n\tvmovdqa %%ymm" #b ", " at "+32(%[sums])\n\t"
-#define TACTUS_CLEAR_SUMS(at, a, b) \
-  "vpxor %%ymm" #a ", %%ymm" #a ", %%ymm" #a "\n\tvpxor %%ymm" #b ", %%ymm" #b ", %%ymm" #b "\n\t"
-#define TACTUS_WIDEN_SUMS(at, a, b)                                                                        \
-  "vpmaddwd %%ymm15, %%ymm" #a ", %%ymm" #a "\n\tvpmaddwd %%ymm15, %%ymm" #b ", %%ymm" #b "\n\tvpaddd " at \
-  "(%[sums]), %%ymm" #a ", %%ymm" #a "\n\tvpaddd " at "+32(%[sums]), %%ymm" #b ", %%ymm" #b                \
-  "\n\t" TACTUS_STORE_SUMS(at, a, b)
 #define TACTUS_BEGIN_WHOLE(ROWS) ROWS(TACTUS_LOAD_SUMS, "0", "64")
 #define TACTUS_END_WHOLE(ROWS) ROWS(TACTUS_STORE_SUMS, "0", "64")
 #define TACTUS_BEGIN_PLACE(ROWS) ROWS(TACTUS_LOAD_SUMS, "0", "256")
 #define TACTUS_END_PLACE(ROWS) ROWS(TACTUS_STORE_SUMS, "0", "256")
-#define TACTUS_BEGIN_PART(ROWS) ROWS(TACTUS_CLEAR_SUMS, "0", "64")
-#define TACTUS_END_PART(ROWS) \
-  "vpcmpeqw %%ymm15, %%ymm15, %%ymm15\n\tvpsrlw $15, %%ymm15, %%ymm15\n\t" ROWS(TACTUS_WIDEN_SUMS, "0", "64")
 
 #define TACTUS_LOOP(BODY, SUMS, ROWS)                                                                            \
   asm volatile(TACTUS_BEGIN_##SUMS(ROWS) "1:\n\t" BODY(                                                          \
@@ -107,8 +94,8 @@ namespace {
                : "memory", "cc", "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8", "ymm9", \
                  "ymm10", "ymm11", "ymm12", "ymm13", "ymm14", "ymm15")
 
-// A class with Run<kRows>(w, end, x, mask, sums): the loop body for each 256 bytes of weights. SUMS: WHOLE; PART for
-// 16-bit sums that are widened and added to 32-bit ones; PLACE for sums in y.
+// A class with Run<kRows>(w, end, x, mask, sums): the loop body for each 256 bytes of weights. SUMS: WHOLE, or
+// PLACE for sums in y.
 #define TACTUS_DEFINE_LOOP(Name, BODY, SUMS)                                                                     \
   struct Name {                                                                                                  \
     template <int kRows>                                                                                         \
@@ -125,12 +112,10 @@ namespace {
     }                                                                                                            \
   }
 
-TACTUS_DEFINE_LOOP(ByteLoop, TACTUS_BODY_BYTES, PART);           // 4 columns; mask: any
-TACTUS_DEFINE_LOOP(NibbleLoop, TACTUS_BODY_NIBBLES, PART);       // 8; mask: bytes of 0x0f
 TACTUS_DEFINE_LOOP(WordLoop, TACTUS_BODY_WORDS, WHOLE);          // 2; any
 TACTUS_DEFINE_LOOP(SplitByteLoop, TACTUS_BODY_SPLIT8, WHOLE);    // 4; words of 0x00ff
 TACTUS_DEFINE_LOOP(SplitNibbleLoop, TACTUS_BODY_SPLIT4, WHOLE);  // 8; words of 0x000f
-TACTUS_DEFINE_LOOP(VnniByteLoop, TACTUS_BODY_VNNI, WHOLE);       // as ByteLoop; needs AVX-VNNI
+TACTUS_DEFINE_LOOP(VnniByteLoop, TACTUS_BODY_VNNI, WHOLE);       // 4; any; needs AVX-VNNI
 TACTUS_DEFINE_LOOP(VnniNibbleLoop, TACTUS_BODY_VNNI_NIBBLES, WHOLE);
 TACTUS_DEFINE_LOOP(Bf16Loop, TACTUS_BODY_BF16, PLACE);  // 2; mask: the upper half of each 32 bits
 
@@ -140,7 +125,6 @@ TACTUS_DEFINE_LOOP(FloatLoop, TACTUS_BODY_F32, PLACE);  // 1 column of f32; any
 #undef TACTUS_LOAD_LOW
 #undef TACTUS_LOAD_HIGH
 #undef TACTUS_MULTIPLY
-#undef TACTUS_BYTES
 #undef TACTUS_WORDS
 #undef TACTUS_VNNI
 #undef TACTUS_FLOATS
@@ -150,10 +134,8 @@ TACTUS_DEFINE_LOOP(FloatLoop, TACTUS_BODY_F32, PLACE);  // 1 column of f32; any
 #undef TACTUS_ROWS6
 #undef TACTUS_FIRST
 #undef TACTUS_SECOND
-#undef TACTUS_BODY_BYTES
 #undef TACTUS_BODY_VNNI
 #undef TACTUS_BODY_WORDS
-#undef TACTUS_BODY_NIBBLES
 #undef TACTUS_BODY_VNNI_NIBBLES
 #undef TACTUS_SPLIT8
 #undef TACTUS_BODY_SPLIT8
@@ -164,14 +146,10 @@ TACTUS_DEFINE_LOOP(FloatLoop, TACTUS_BODY_F32, PLACE);  // 1 column of f32; any
 #undef TACTUS_BODY_F32
 #undef TACTUS_LOAD_SUMS
 #undef TACTUS_STORE_SUMS
-#undef TACTUS_CLEAR_SUMS
-#undef TACTUS_WIDEN_SUMS
 #undef TACTUS_BEGIN_WHOLE
 #undef TACTUS_END_WHOLE
 #undef TACTUS_BEGIN_PLACE
 #undef TACTUS_END_PLACE
-#undef TACTUS_BEGIN_PART
-#undef TACTUS_END_PART
 #undef TACTUS_LOOP
 #undef TACTUS_DEFINE_LOOP
 
