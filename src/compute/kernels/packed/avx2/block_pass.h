@@ -55,15 +55,7 @@ namespace {
 #define TACTUS_PASS(ROW, GROUPS, END, N) \
   asm volatile( \
       "1:\n\t" \
-      "mov %[lines], %[i]\n\t" \
-      "test %[i], %[i]\n\t" \
-      "jz 4f\n" \
-      "3:\n\t" \
-      "prefetcht0 (%[ahead])\n\t" \
-      "add $64, %[ahead]\n\t" \
-      "dec %[i]\n\t" \
-      "jnz 3b\n" \
-      "4:\n\t" TACTUS_BEGIN##GROUPS(N) \
+      TACTUS_FETCH("%[lines]") TACTUS_BEGIN##GROUPS(N) \
       "mov %[turns], %[k]\n" \
       "2:\n\t" TACTUS_TWO("0", "(%[w])") TACTUS_EACH##N(ROW) \
       "add $4, %[x]\n\t" \
@@ -82,21 +74,13 @@ namespace {
         [total_at] "i"(offsetof(TileTerms, total)) \
       : "cc", "memory", "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8", "ymm9", "ymm10", \
         "ymm11", "ymm12", "ymm13", "ymm14", "ymm15")
-#define TACTUS_BY_ROWS(ROW, GROUPS, END) \
-  if constexpr (kRows == 4) { \
-    TACTUS_PASS(ROW, GROUPS, END, 4); \
-  } else if constexpr (kRows == 5) { \
-    TACTUS_PASS(ROW, GROUPS, END, 5); \
-  } else { \
-    TACTUS_PASS(ROW, GROUPS, END, 6); \
-  }
 #define TACTUS_BY_SCALES(ROW, GROUPS) \
   if constexpr (kScales == BlockScales::kNone) { \
-    TACTUS_BY_ROWS(ROW, GROUPS, TACTUS_END_NONE) \
+    TACTUS_BY_ROWS(TACTUS_PASS, ROW, GROUPS, TACTUS_END_NONE) \
   } else if constexpr (kScales == BlockScales::kScale) { \
-    TACTUS_BY_ROWS(ROW, GROUPS, TACTUS_END_SCALE) \
+    TACTUS_BY_ROWS(TACTUS_PASS, ROW, GROUPS, TACTUS_END_SCALE) \
   } else { \
-    TACTUS_BY_ROWS(ROW, GROUPS, TACTUS_END_MINIMUM) \
+    TACTUS_BY_ROWS(TACTUS_PASS, ROW, GROUPS, TACTUS_END_MINIMUM) \
   }
 // clang-format on
 
@@ -142,7 +126,6 @@ TACTUS_DEFINE_PASS(WordPass, TACTUS_ROW_WORDS);  // 16-bit codes and values, so 
 #undef TACTUS_BEGIN2
 #undef TACTUS_BEGIN4
 #undef TACTUS_PASS
-#undef TACTUS_BY_ROWS
 #undef TACTUS_BY_SCALES
 #undef TACTUS_DEFINE_PASS
 

@@ -75,15 +75,7 @@ namespace {
 #define TACTUS_BYTE_PASS(TERMS, GROUPS, END, N) \
   asm volatile( \
       "1:\n\t" \
-      "mov %c[lines](%[s]), %[i]\n\t" \
-      "test %[i], %[i]\n\t" \
-      "jz 4f\n" \
-      "3:\n\t" \
-      "prefetcht0 (%[ahead])\n\t" \
-      "add $64, %[ahead]\n\t" \
-      "dec %[i]\n\t" \
-      "jnz 3b\n" \
-      "4:\n\t" TACTUS_PART(N, "1") TACTUS_TERMS_##TERMS(N) \
+      TACTUS_FETCH("%c[lines](%[s])") TACTUS_PART(N, "1") TACTUS_TERMS_##TERMS(N) \
       "mov %c[more](%[s]), %[i]\n\t" \
       "test %[i], %[i]\n\t" \
       "jz 6f\n" \
@@ -107,22 +99,14 @@ namespace {
         [blocks] "i"(offsetof(BytePassState, blocks)) \
       : "cc", "memory", "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8", "ymm9", "ymm10", \
         "ymm11", "ymm12", "ymm13", "ymm14", "ymm15")
-#define TACTUS_BYTES_BY_ROWS(TERMS, GROUPS, END) \
-  if constexpr (kRows == 4) { \
-    TACTUS_BYTE_PASS(TERMS, GROUPS, END, 4); \
-  } else if constexpr (kRows == 5) { \
-    TACTUS_BYTE_PASS(TERMS, GROUPS, END, 5); \
-  } else { \
-    TACTUS_BYTE_PASS(TERMS, GROUPS, END, 6); \
-  }
 // Zero points are the one form without minima, and formats without scales have codes of 8 bits.
 #define TACTUS_BYTES_BY_SCALES(GROUPS) \
   if constexpr (kScales == BlockScales::kMinimum) { \
-    TACTUS_BYTES_BY_ROWS(TERM, GROUPS, TACTUS_END_MINIMUM) \
+    TACTUS_BY_ROWS(TACTUS_BYTE_PASS, TERM, GROUPS, TACTUS_END_MINIMUM) \
   } else if (p.zeros != nullptr) { \
-    TACTUS_BYTES_BY_ROWS(ZERO, GROUPS, TACTUS_END_SCALE) \
+    TACTUS_BY_ROWS(TACTUS_BYTE_PASS, ZERO, GROUPS, TACTUS_END_SCALE) \
   } else { \
-    TACTUS_BYTES_BY_ROWS(TERM, GROUPS, TACTUS_END_SCALE) \
+    TACTUS_BY_ROWS(TACTUS_BYTE_PASS, TERM, GROUPS, TACTUS_END_SCALE) \
   }
 // clang-format on
 
@@ -198,7 +182,6 @@ struct BytePass {
 #undef TACTUS_UPPERS2
 #undef TACTUS_UPPERS4
 #undef TACTUS_BYTE_PASS
-#undef TACTUS_BYTES_BY_ROWS
 #undef TACTUS_BYTES_BY_SCALES
 
 }  // namespace

@@ -31,4 +31,19 @@
 #define TACTUS_END_MINIMUM(N) \
   "mov %[scales], %[i]\n\t" TACTUS_TWO("0", "(%[i])") "addq $256, %[scales]\n\t" TACTUS_EACH##N(TACTUS_SCALED) \
   "mov %[minima], %[i]\n\t" TACTUS_TWO("0", "(%[i])") "addq $256, %[minima]\n\t" TACTUS_EACH##N(TACTUS_MINIMUM)
+// ---- the next data: `lines` lines, a few at a time; labels 3 and 4 ----
+#define TACTUS_FETCH(lines) \
+  "mov " lines ", %[i]\n\ttest %[i], %[i]\n\tjz 4f\n" \
+  "3:\n\tprefetcht0 (%[ahead])\n\tadd $64, %[ahead]\n\tdec %[i]\n\tjnz 3b\n" \
+  "4:\n\t"
+
+// PASS(arguments, rows) for kRows.
+#define TACTUS_BY_ROWS(PASS, ...) \
+  if constexpr (kRows == 4) { \
+    PASS(__VA_ARGS__, 4); \
+  } else if constexpr (kRows == 5) { \
+    PASS(__VA_ARGS__, 5); \
+  } else { \
+    PASS(__VA_ARGS__, 6); \
+  }
 // clang-format on

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "compute/kernels/packed/avx2/byte_pass.h"
+#include "compute/kernels/packed/avx2/pass_macros.h"
 #include "compute/kernels/packed/tile_run.h"
 
 namespace tactus::compute {
@@ -91,15 +92,7 @@ struct RowPassState {
   asm volatile( \
       "vmovdqa %[mask], %%ymm15\n" \
       "1:\n\t" \
-      "mov %c[lines](%[s]), %[i]\n\t" \
-      "test %[i], %[i]\n\t" \
-      "jz 4f\n" \
-      "3:\n\t" \
-      "prefetcht0 (%[ahead])\n\t" \
-      "add $64, %[ahead]\n\t" \
-      "dec %[i]\n\t" \
-      "jnz 3b\n" \
-      "4:\n\t" TACTUS_ROW_PART("1") TERMS \
+      TACTUS_FETCH("%c[lines](%[s])") TACTUS_ROW_PART("1") TERMS \
       "mov %c[more](%[s]), %[i]\n\t" \
       "test %[i], %[i]\n\t" \
       "jz 6f\n" \
